@@ -1,0 +1,27 @@
+# `make demo` and `make test` are all a new machine needs: each makes .venv on its first run.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test lint clean
+
+demo: $(READY)
+	$(BIN)/recollect demo --out demo
+
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+clean:
+	rm -rf .venv demo build dist
+
+$(READY): pyproject.toml
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
