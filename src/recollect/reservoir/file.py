@@ -1,0 +1,204 @@
+"""The file a reservoir is saved in: an uncompressed zip of JSON and NumPy arrays, readable without recollect.
+
+``header.json`` names the format, its version, the law, and the SHA-256 of every other member. ``state.*.npy`` are the
+fields of ``passes.State`` with the origin of the randomness and the weights as given; ``items.json`` holds the items,
+arrays among them as ``{"array": k}`` for the member ``array.k.npy``. Nothing in it is ever executed, nothing is
+unpacked to disk, and no member is larger than the file itself.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import math
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recollect.errors import FileError
+from recollect.reservoir import passes, ratios
+from recollect.reservoir.passes import HELD, IS_LOG, SEEN, State
+
+FORMAT, VERSION, LAW = "recollect reservoir", 1, "product"
+
+
+# -- items as JSON
+
+
+def _encode(item: Any, arrays: list[np.ndarray]) -> Any:
+    if item is None or isinstance(item, (bool, str)):
+        return item
+    if isinstance(item, (np.ndarray, np.generic)):
+        if item.dtype.hasobject:
+            raise TypeError(f"items with NumPy object arrays cannot be saved (dtype {item.dtype})")
+        arrays.append(np.asarray(item))
+        return {"scalar" if isinstance(item, np.generic) else "array": len(arrays) - 1}
+    if isinstance(item, int):
+        return item
+    if isinstance(item, float):
+        return item if math.isfinite(item) else {"float": repr(item)}
+    if isinstance(item, bytes):
+        return {"bytes": base64.b64encode(item).decode()}
+    if type(item) is tuple:
+        return {"tuple": [_encode(x, arrays) for x in item]}
+    if type(item) is list:
+        return [_encode(x, arrays) for x in item]
+    if type(item) is dict and all(isinstance(k, str) for k in item):
+        return {"dict": {k: _encode(x, arrays) for k, x in item.items()}}
+    raise TypeError(
+        f"items of type {type(item).__name__} cannot be saved; None, booleans, numbers, strings, bytes, NumPy arrays, "
+        "and tuples, lists and string-keyed dictionaries of these can: keep a key instead of the object"
+    )
+
+
+def _decode(item: Any, arrays: dict[int, np.ndarray]) -> Any:
+    if item is None or isinstance(item, (bool, str, int, float)):
+        return item
+    if isinstance(item, list):
+        return [_decode(x, arrays) for x in item]
+    (kind, content), *rest = item.items()
+    if rest:
+        raise ValueError("an item has two kinds")
+    if kind == "array":
+        return arrays[content]
+    if kind == "scalar":
+        return arrays[content][()]
+    if kind == "float":
+        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[content]
+    if kind == "bytes":
+        return base64.b64decode(content, validate=True)
+    if kind == "tuple":
+        return tuple(_decode(x, arrays) for x in content)
+    if kind == "dict":
+        return {k: _decode(x, arrays) for k, x in content.items()}
+    raise ValueError(f"an item is of unknown kind {kind!r}")
+
+
+# -- writing
+
+
+def _npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def write(path: Any, state: State, origin: np.ndarray, given: np.ndarray, items: list[Any]) -> None:
+    """Write to a temporary name beside ``path``, flush it to disk, then rename."""
+    arrays: list[np.ndarray] = []
+    encoded = json.dumps([_encode(item, arrays) for item in items], allow_nan=False).encode()
+    held = len(items)
+    fields = {**state._asdict(), "rows": state.rows[:held], "origin": origin, "given": given[:, :held]}
+    members = {f"state.{name}.npy": _npy(array) for name, array in fields.items()}
+    members["items.json"] = encoded
+    members.update({f"array.{k}.npy": _npy(array) for k, array in enumerate(arrays)})
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "law": LAW,
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
+    }
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+                archive.writestr("header.json", json.dumps(header, indent=1))
+                for name, content in members.items():
+                    archive.writestr(name, content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+# -- reading
+
+
+def _parse_npy(content: bytes) -> np.ndarray:
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version != (1, 0):
+        raise ValueError(f"array format {version} is not used here")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.hasobject:
+        raise ValueError("an array of objects")
+    body = content[stream.tell() :]
+    if math.prod(shape) * dtype.itemsize != len(body):
+        raise ValueError("an array's size does not match its shape")
+    return np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C").copy()
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    """The contents of the archive, checked against the header before anything is made of them."""
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        infos = archive.infolist()
+        names = [info.filename for info in infos]
+        if len(set(names)) != len(names):
+            raise ValueError("a member occurs twice")
+        for info in infos:
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
+                raise ValueError(f"member {info.filename!r} is compressed or larger than the file")
+        content = {name: archive.read(name) for name in names}
+    header = json.loads(content.pop("header.json"))
+    if header["format"] != FORMAT:
+        raise ValueError(f"its format is {header['format']!r}")
+    if header["version"] != VERSION:
+        raise ValueError(f"it is of version {header['version']!r}; this release reads version {VERSION}")
+    if header["law"] != LAW:
+        raise ValueError(f"its law is {header['law']!r}; this class samples {LAW!r}")
+    if set(header["sha256"]) != set(content):
+        raise ValueError("its members are not those the header lists")
+    for name, data in content.items():
+        if hashlib.sha256(data).hexdigest() != header["sha256"][name]:
+            raise ValueError(f"the checksum of {name!r} does not match")
+    return content
+
+
+def _sound(state: State, origin: np.ndarray, given: np.ndarray, items: list[Any]) -> bool:
+    """Whether the parts fit together; indices in particular, since compiled code does not check them."""
+    n, held = len(state.order), int(state.counts[HELD])
+    pattern = passes.empty(n, np.zeros(4, np.uint64))
+    return (
+        all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(state, pattern, strict=True))
+        and origin.shape == (4,)
+        and origin.dtype == np.uint64
+        and given.shape == (2, n)
+        and given.dtype == np.float64
+        and 0 <= held == len(items) <= n
+        and held <= int(state.counts[SEEN])
+        and int(state.counts[IS_LOG]) in (0, 1)
+        and sorted(state.order.tolist()) == list(range(n))
+        and not any(np.isnan(a).any() for a in (state.g, state.rows, state.weights, state.block, given))
+        and len(state.g) == n + ratios.margin(n) + 1
+    )
+
+
+def read(path: Any) -> tuple[State, np.ndarray, np.ndarray, list[Any]]:
+    """Read and check a file; any fault in it is a ``FileError`` that says which."""
+    path = Path(path)
+    try:
+        content = _members(path)
+        fields = {k[6:-4]: _parse_npy(v) for k, v in content.items() if k.startswith("state.")}
+        arrays = {int(k[6:-4]): _parse_npy(v) for k, v in content.items() if k.startswith("array.")}
+        items = [_decode(item, arrays) for item in json.loads(content["items.json"])]
+        n, held = len(fields["order"]), len(items)
+        rows, given = np.zeros((n, n + 1)), np.zeros((2, n))
+        rows[:held], given[:, :held] = fields.pop("rows"), fields.pop("given")
+        origin = fields.pop("origin")
+        state = State(rows=rows, **fields)
+        if not _sound(state, origin, given, items):
+            raise ValueError("its parts do not fit together")
+    except OSError:
+        raise
+    except Exception as fault:  # whatever a damaged file provokes is the file's fault
+        reason = str(fault) or type(fault).__name__
+        raise FileError(f"{path} is not a sound reservoir file: {reason}") from fault
+    return state, origin, given, items

@@ -1,0 +1,322 @@
+"""The compiled passes of ``Reservoir`` over a batch of weights, and the state they work on.
+
+Law and formulas: ``ratios``. Two passes share one state:
+
+* ``pass_linear``, for weights within 2^±400 of the first one. Whether an item is taken is decided by thinning: 1/g_n
+  only falls, so an old value of it bounds the chance of every later item. An Exp(1) budget is spent at w/g_n an item;
+  the item that exhausts it is a candidate and is taken with the ratio of its true chance to the bound. Items in
+  between enter g in blocks, through the power sums of their weights: O(1) an item, O(K) a block.
+* ``pass_log``, for everything else: every item on its own, in logarithms, O(K) an item.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from recollect.reservoir.random import exponential, uniform
+from recollect.reservoir.ratios import accept_probability, drop_probability, grow, grow_log, margin
+
+RANGE = 400  # binary orders of magnitude around the first weight within which the linear pass works
+GROUP = 64  # items looked at together
+POWERS = 12  # power sums that describe a group of items with u = w/g_K ≤ SMALL to 1e-17
+DEGREE = 16  # of the block's polynomial: with Σ u ≤ FULL what is cut off is below 1e-17
+SMALL = 1 / 30
+FULL = 0.7
+
+SEEN, HELD, SHIFT, IS_LOG = range(4)  # places in State.counts
+BUDGET, UNIT, SUM, POWER_SUMS, POLYNOMIAL = 0, 1, 2, 3, 3 + POWERS  # places in State.block; the last two begin there
+
+
+class State(NamedTuple):
+    """Everything a pass reads or writes; K = n + margin(n) ratios so that inclusion probabilities come out exact."""
+
+    g: np.ndarray  # [K+1] ratios, over 2^SHIFT; logs of the unscaled ones when IS_LOG
+    rows: np.ndarray  # [n, n+1] g from just before each kept item, by slot, on the scale of g
+    weights: np.ndarray  # [n] by slot, on the scale of g
+    index: np.ndarray  # [n] position in the stream, by slot
+    order: np.ndarray  # [n] slots in order of arrival, empty ones first
+    block: np.ndarray  # [4 + POWERS + DEGREE] items not yet in g: see the places above
+    counts: np.ndarray  # [4] items seen, items held; binary shift; whether logs
+    rng: np.ndarray  # [4] random words
+
+    def copy(self) -> "State":
+        """Arrays of its own, the same numbers."""
+        return State(*(a.copy() for a in self))
+
+
+def _fresh_block() -> np.ndarray:
+    block = np.zeros(POLYNOMIAL + DEGREE + 1)
+    block[UNIT], block[POLYNOMIAL] = np.inf, 1.0
+    return block
+
+
+def empty(n: int, rng: np.ndarray) -> State:
+    """The state before the first item."""
+    K = n + margin(n)
+    g = np.zeros(K + 1)
+    g[0] = np.inf
+    return State(
+        g,
+        np.zeros((n, n + 1)),
+        np.zeros(n),
+        np.zeros(n, np.int64),
+        np.arange(n),
+        _fresh_block(),
+        np.zeros(4, np.int64),
+        rng.copy(),
+    )
+
+
+@njit(cache=True)
+def _block_polynomial(block):
+    """e_j of the block's items in units of g_K, j = 0 … DEGREE.
+
+    Items came in singly, straight into a polynomial, or in groups, as power sums p_i, which Newton's identities
+    j b_j = Σ_i (−1)^{i−1} p_i b_{j−i} turn into one; the product of the two is cut off at DEGREE.
+    """
+    p = block[POWER_SUMS : POWER_SUMS + POWERS]
+    singly = block[POLYNOMIAL:]
+    b = np.zeros(DEGREE + 1)
+    b[0] = 1.0
+    for j in range(1, DEGREE + 1):
+        signed = 0.0
+        for i in range(min(j, POWERS), 0, -1):
+            signed += p[i - 1] * b[j - i] if i % 2 else -p[i - 1] * b[j - i]
+        b[j] = signed / j
+    product = np.zeros(DEGREE + 1)
+    for j in range(DEGREE + 1):
+        for i in range(j + 1):
+            product[j] += singly[i] * b[j - i]
+    return product
+
+
+@njit(cache=True, fastmath={"contract"})
+def flush(g, block):
+    """Let the items of the current block join g: g_k ← g_k S_k / S_{k−1}.
+
+    S_k = Σ_j b_j Π_{i<j} g_K/g_{k−i}, b_j the block's elementary symmetric polynomials in units of g_K.
+    """
+    if block[SUM] == 0.0:
+        return
+    b = _block_polynomial(block)
+    K = len(g) - 1
+    relative = np.zeros(DEGREE + K + 1)  # relative[DEGREE + k] = g_K/g_k, 0 for k ≤ 0
+    for k in range(1, K + 1):
+        relative[DEGREE + k] = g[K] / g[k]
+    S = np.empty(K + 1)
+    for k in range(K + 1):
+        nested = b[DEGREE]
+        for j in range(DEGREE - 1, -1, -1):
+            nested = b[j] + relative[DEGREE + k - j] * nested
+        S[k] = nested
+    for k in range(1, K + 1):
+        g[k] *= S[k] / S[k - 1]
+    block[SUM:] = 0.0
+    block[POLYNOMIAL] = 1.0
+    block[UNIT] = 1.0 / g[K]
+
+
+@njit(cache=True)
+def logistic(x):
+    """1 / (1 + exp(−x)), for any x."""
+    return 1.0 / (1.0 + math.exp(min(-x, 709.0)))
+
+
+@njit(cache=True)
+def _grow_now(g, block, w):
+    scratch = np.empty_like(g)
+    scratch[0] = g[0]
+    grow(g, w, scratch)
+    g[:] = scratch
+    block[UNIT] = 1.0 / g[-1] if g[-1] > 0.0 else math.inf
+
+
+@njit(cache=True)
+def _rank_to_drop(rows, weights, order, rng):
+    k = len(order)
+    while k > 1:
+        s = order[k - 1]
+        if uniform(rng) < drop_probability(rows[s, k - 1], rows[s, k], weights[s]):
+            break
+        k -= 1
+    return k
+
+
+@njit(cache=True)
+def _rank_to_drop_log(rows, weights, order, rng):
+    k = len(order)
+    while k > 1:
+        s = order[k - 1]
+        before, at = rows[s, k - 1], rows[s, k]
+        if uniform(rng) < -math.expm1(at - before) * logistic(before - weights[s]):
+            break
+        k -= 1
+    return k
+
+
+@njit(cache=True)
+def _place(g, rows, weights, index, order, rank, w, position):
+    """Store an item as the newest, in the slot that stands at ``rank`` in the order of arrival."""
+    slot = order[rank - 1]
+    for k in range(rank - 1, len(order) - 1):
+        order[k] = order[k + 1]
+    order[-1] = slot
+    rows[slot] = g[: len(order) + 1]
+    weights[slot] = w
+    index[slot] = position
+
+
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _sums_to_4(w, unit, sums):
+    """Power sums 1 … 4 of u = w · unit over a group, and the largest u; written out so that it vectorises."""
+    p1 = p2 = p3 = p4 = top = 0.0
+    for i in range(len(w)):
+        u = w[i] * unit
+        v = u * u
+        p1 += u
+        p2 += v
+        p3 += v * u
+        p4 += v * v
+        top = max(top, u)
+    sums[0], sums[1], sums[2], sums[3] = p1, p2, p3, p4
+    return top
+
+
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _sums_from_5(w, unit, sums):
+    """Power sums 5 … 12 of u = w · unit over a group."""
+    p5 = p6 = p7 = p8 = p9 = p10 = p11 = p12 = 0.0
+    for i in range(len(w)):
+        u = w[i] * unit
+        v = u * u
+        x = v * v
+        y = x * x
+        p5 += x * u
+        p6 += x * v
+        p7 += x * v * u
+        p8 += y
+        p9 += y * u
+        p10 += y * v
+        p11 += y * v * u
+        p12 += y * x
+    sums[4], sums[5], sums[6], sums[7] = p5, p6, p7, p8
+    sums[8], sums[9], sums[10], sums[11] = p9, p10, p11, p12
+
+
+@njit(cache=True)
+def _add_singly(u, block):
+    block[SUM] += u
+    for j in range(POLYNOMIAL + DEGREE, POLYNOMIAL, -1):
+        block[j] += u * block[j - 1]
+
+
+@njit(cache=True)
+def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
+    """Show the weights ``w`` (already over 2^SHIFT, all within range) to the reservoir; 0 is seen and never kept."""
+    n = len(order)
+    K = len(g) - 1
+    sums = np.empty(POWERS)
+    start = counts[SEEN]
+    i = 0
+    while i < len(w):
+        if g[K] > 0.0:
+            unit = block[UNIT]
+            spend = g[K] / g[n]
+            while i + GROUP <= len(w):
+                group = w[i : i + GROUP]
+                top = _sums_to_4(group, unit, sums)
+                if top > SMALL or block[SUM] + sums[0] > FULL or block[BUDGET] < sums[0] * spend:
+                    break
+                block[SUM] += sums[0]
+                block[BUDGET] -= sums[0] * spend
+                powers = 4  # where u^5 and up add less than 1e-17 to a full block
+                if top > 9e-5:
+                    powers = POWERS
+                    _sums_from_5(group, unit, sums)
+                for m in range(powers):
+                    block[POWER_SUMS + m] += sums[m]
+                i += GROUP
+        for j in range(i, min(i + GROUP, len(w))):
+            here = w[j]
+            if here == 0.0:
+                continue
+            if here * block[UNIT] + block[SUM] > FULL:
+                flush(g, block)
+            rank = 0
+            if counts[HELD] < n:
+                rank = 1  # empty slots stand before the filled ones
+                counts[HELD] += 1
+                if counts[HELD] == n:
+                    block[BUDGET] = exponential(rng)
+            else:
+                hazard = here / g[n]
+                block[BUDGET] -= hazard
+                if block[BUDGET] < 0.0:
+                    flush(g, block)
+                    bound = -math.expm1(-hazard)
+                    if uniform(rng) * bound < accept_probability(g[n], here):
+                        rank = _rank_to_drop(rows, weights, order, rng)
+                    block[BUDGET] = exponential(rng)
+            if rank > 0:
+                _place(g, rows, weights, index, order, rank, here, start + j)
+            u = here * block[UNIT]
+            if u <= FULL:
+                _add_singly(u, block)
+            else:
+                _grow_now(g, block, here)
+        i = min(i + GROUP, len(w))
+    counts[SEEN] = start + len(w)
+
+
+@njit(cache=True)
+def pass_log(lw, lg, rows, weights, index, order, counts, rng):
+    """Show the log-weights ``lw`` to a reservoir in logarithmic form; −inf is seen and never kept."""
+    n = len(order)
+    start = counts[SEEN]
+    for i in range(len(lw)):
+        here = lw[i]
+        if here == -math.inf:
+            continue
+        rank = 0
+        if counts[HELD] < n:
+            rank = 1
+            counts[HELD] += 1
+        elif uniform(rng) < logistic(here - lg[n]):
+            rank = _rank_to_drop_log(rows, weights, order, rng)
+        if rank > 0:
+            _place(lg, rows, weights, index, order, rank, here, start + i)
+        grow_log(lg, here)
+    counts[SEEN] = start + len(lw)
+
+
+def to_logs(state: State) -> None:
+    """Turn a linear state into the logarithmic one, in place."""
+    flush(state.g, state.block)
+    shift = float(state.counts[SHIFT]) * math.log(2.0)
+    held = int(state.counts[HELD])
+    with np.errstate(divide="ignore"):
+        state.g[:] = np.log(state.g) + shift
+        state.rows[:held] = np.log(state.rows[:held]) + shift
+        state.weights[:held] = np.log(state.weights[:held]) + shift
+    state.counts[IS_LOG], state.counts[SHIFT] = 1, 0
+
+
+def to_linear_if_possible(state: State, shift: int) -> None:
+    """Turn a logarithmic state into the linear one over 2^shift, in place, where every number then fits."""
+    held = int(state.counts[HELD])
+    scale = shift * math.log(2.0)
+    limit = (RANGE + 100) * math.log(2.0)
+    for a in (state.g[1:], state.rows[:held, 1:], state.weights[:held]):
+        finite = a[a > -np.inf] - scale
+        if finite.size and max(abs(finite.min()), abs(finite.max())) > limit:
+            return
+    state.g[:] = np.exp(state.g - scale)
+    state.rows[:held] = np.exp(state.rows[:held] - scale)
+    state.weights[:held] = np.exp(state.weights[:held] - scale)
+    state.counts[IS_LOG], state.counts[SHIFT] = 0, shift
+    state.block[:] = _fresh_block()
+    state.block[UNIT] = 1.0 / state.g[-1] if state.g[-1] > 0.0 else np.inf
+    if held == len(state.order):
+        state.block[BUDGET] = exponential(state.rng)

@@ -1,0 +1,377 @@
+"""``Reservoir``: an exact weighted sample of a stream of anything."""
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike
+
+from recollect.reservoir import file, merging, passes, ratios
+from recollect.reservoir.passes import HELD, IS_LOG, RANGE, SEEN, SHIFT
+from recollect.reservoir.random import seeded
+
+_LN2 = math.log(2.0)
+_PENDING = 256  # items that ``add`` gathers before they pass through the compiled code together
+_CHUNK = 65_536  # items of an iterable that are looked at together
+
+
+class Estimate(NamedTuple):
+    """An estimate of a sum over the whole stream."""
+
+    total: float
+    variance: float
+
+    @property
+    def standard_error(self) -> float:
+        """Square root of the variance estimate (0 where that estimate came out negative)."""
+        return math.sqrt(max(self.variance, 0.0))
+
+
+@njit(cache=True)
+def _outside(w, least, most):
+    """How many entries are neither 0 nor within [least, most]; NaN counts."""
+    count = 0
+    for x in w:
+        count += not ((x >= least) & (x <= most) | (x == 0.0))
+    return count
+
+
+class _Batch(NamedTuple):
+    """Weights that passed the checks; ``fits``: the linear pass can take all of them as they are, over 2^shift."""
+
+    values: np.ndarray
+    is_log: bool
+    shift: int
+    fits: bool
+
+    def scaled(self) -> tuple[np.ndarray, int]:
+        """Weights over 2^shift, from the first to the last that the linear pass can take, and their number."""
+        if self.fits:
+            return (np.ldexp(self.values, -self.shift) if self.shift else self.values), len(self.values)
+        with np.errstate(divide="ignore"):
+            relative = (self.values if self.is_log else np.log(self.values)) - self.shift * _LN2
+        wrong = (np.abs(relative) > RANGE * _LN2) & (relative > -np.inf)
+        fitting = int(np.argmax(wrong)) if wrong.any() else len(wrong)
+        if self.is_log:
+            return np.exp(relative[:fitting]), fitting
+        return np.ldexp(self.values[:fitting], -self.shift), fitting
+
+    def logs(self, start: int) -> np.ndarray:
+        """The logarithms of the weights from ``start`` on."""
+        with np.errstate(divide="ignore"):
+            return self.values[start:] if self.is_log else np.log(self.values[start:])
+
+
+def _first_shift(values: np.ndarray, is_log: bool) -> int:
+    """The binary order of magnitude of the first positive weight; 0 if it is near 1 anyway."""
+    positive = (v for v in values if v > (-math.inf if is_log else 0.0))
+    first = float(next(positive, 0.0 if is_log else 1.0))
+    if not math.isfinite(first):
+        return 0
+    exponent = round(first / _LN2) if is_log else math.frexp(first)[1]
+    return exponent if abs(exponent) > RANGE // 2 else 0
+
+
+class Reservoir:
+    """Keep ``capacity`` items of a stream, each subset of that size with probability ∝ the product of its weights.
+
+    Until more than ``capacity`` items have come, all are kept. An item of weight 0 is seen and never kept: with fewer
+    than ``capacity`` items of positive weight, the reservoir holds just those.
+
+    >>> r = Reservoir(2, seed=0)
+    >>> r.extend(["a", "b", "c", "d"], [1, 2, 4, 8])
+    >>> len(r), r.seen
+    (2, 4)
+    >>> r.items, r.weights.tolist(), r.inclusion_probabilities().round(3).tolist()
+    (['b', 'd'], [2.0, 8.0], [0.371, 0.8])
+
+    Args:
+        capacity: how many items to keep, n.
+        seed: an integer (or anything ``numpy.random.SeedSequence`` takes). The same seed, items and weights give the
+            same sample. Reservoirs that are to be merged need different seeds. None: from the operating system.
+    """
+
+    def __init__(self, capacity: int, seed: Any = None):
+        if isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)):
+            raise TypeError(f"capacity must be an integer, got {type(capacity).__name__}")
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        self._origin = seeded(seed)  # tells reservoirs that share their randomness apart from independent ones
+        self._state = passes.empty(int(capacity), self._origin)
+        self._items: list[Any] = [None] * int(capacity)
+        self._given = np.zeros((2, int(capacity)))  # by slot: weight and log-weight
+        self._pending: tuple[list[Any], list[float]] = ([], [])
+        self._pending_is_log = False
+
+    # -- putting items in
+
+    def add(self, item: Any, weight: float | None = None, *, log_weight: float | None = None) -> None:
+        """Show one item with its weight, or with the logarithm of its weight."""
+        is_log = weight is None
+        if is_log == (log_weight is None):
+            raise TypeError("give exactly one of weight and log_weight")
+        value = log_weight if is_log else weight
+        if not (-math.inf <= value < math.inf if is_log else 0.0 <= value < math.inf):
+            raise ValueError(f"item {self.seen} of the stream: {_complaint(float(value), is_log)}")
+        if is_log != self._pending_is_log:
+            self._settle()
+            self._pending_is_log = is_log
+        items, values = self._pending
+        items.append(item)
+        values.append(value)
+        if len(items) >= _PENDING:
+            self._settle()
+
+    def extend(
+        self, items: Iterable[Any], weights: ArrayLike | Iterable[float] | None = None, *, log_weights: Any = None
+    ) -> None:
+        """Show many items with their weights (or log-weights): the fast path.
+
+        Arrays, lists, ranges and tuples are used as they are; other iterables are taken in chunks. If anything is
+        wrong with any of them, the error names the position and the reservoir stays exactly as it was.
+        """
+        is_log = weights is None
+        if is_log == (log_weights is None):
+            raise TypeError("give exactly one of weights and log_weights")
+        given: Any = log_weights if is_log else weights
+        items, given = (np.asarray(x) if _is_foreign_array(x) else x for x in (items, given))
+        self._settle()
+        if _indexable(items) and _indexable(given):
+            self._feed(items, self._checked(given, is_log, len(items)))
+            return
+        before, kept, numbers = self._state.copy(), list(self._items), self._given.copy()
+        try:
+            items_left, given_left = iter(items), iter(given)
+            while True:
+                chunk = list(itertools.islice(items_left, _CHUNK))
+                values = list(itertools.islice(given_left, _CHUNK))
+                if not chunk and not values:
+                    break
+                self._feed(chunk, self._checked(values, is_log, len(chunk)))
+        except BaseException:
+            self._state, self._items, self._given = before, kept, numbers
+            raise
+
+    def _checked(self, given: Any, is_log: bool, expected: int) -> "_Batch":
+        values = np.ascontiguousarray(given, dtype=np.float64)
+        if values.shape != (expected,):
+            name = "log_weights" if is_log else "weights"
+            raise ValueError(f"{name} must have one entry an item: {expected} items, {name} of shape {values.shape}")
+        shift = int(self._state.counts[SHIFT]) if self._state.counts[HELD] else _first_shift(values, is_log)
+        if is_log:
+            fits = False
+        else:
+            fits = _outside(values, 2.0 ** max(shift - RANGE, -1074), 2.0 ** min(shift + RANGE, 1023)) == 0
+        if not fits:
+            good = (values >= (-np.inf if is_log else 0.0)) & (values < np.inf)
+            if not good.all():
+                at = int(np.argmin(good))
+                raise ValueError(f"item {self.seen + at} of the stream: {_complaint(values[at], is_log)}")
+        return _Batch(values, is_log, shift, fits)
+
+    def _settle(self) -> None:
+        """Let what ``add`` gathered pass through."""
+        items, values = self._pending
+        if items:
+            self._pending = ([], [])
+            self._feed(items, self._checked(values, self._pending_is_log, len(items)))
+
+    def _feed(self, items: Any, batch: "_Batch") -> None:
+        state, values = self._state, batch.values
+        first = int(state.counts[SEEN])
+        fed = 0
+        if not state.counts[IS_LOG]:
+            state.counts[SHIFT] = batch.shift
+            weights, fed = batch.scaled()
+            passes.pass_linear(weights, *state)
+            if fed < len(values):
+                passes.to_logs(state)
+        if fed < len(values):
+            log_weights = batch.logs(fed)
+            passes.pass_log(
+                log_weights, state.g, state.rows, state.weights, state.index, state.order, state.counts, state.rng
+            )
+        for slot in np.flatnonzero(state.index[: state.counts[HELD]] >= first):
+            at = int(state.index[slot]) - first
+            item = items[at]
+            self._items[slot] = item.copy() if isinstance(item, np.ndarray) else item
+            value = float(values[at])
+            if batch.is_log:
+                self._given[:, slot] = math.exp(value) if value < 709.0 else math.inf, value
+            else:
+                self._given[:, slot] = value, math.log(value)
+
+    # -- looking at it
+
+    @property
+    def capacity(self) -> int:
+        """How many items are kept at most."""
+        return len(self._items)
+
+    @property
+    def seen(self) -> int:
+        """How many items were shown."""
+        return int(self._state.counts[SEEN]) + len(self._pending[0])
+
+    def __len__(self) -> int:
+        self._settle()
+        return int(self._state.counts[HELD])
+
+    def _slots(self) -> np.ndarray:
+        """The slots of the kept items, in order of arrival."""
+        return self._state.order[self.capacity - len(self) :]
+
+    @property
+    def items(self) -> list[Any]:
+        """The kept items, in order of arrival."""
+        return [self._items[slot] for slot in self._slots()]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weights of ``items``, as they were given (inf where a given log-weight is beyond floating point)."""
+        return self._given[0, self._slots()]
+
+    @property
+    def log_weights(self) -> np.ndarray:
+        """The logarithms of ``weights``."""
+        return self._given[1, self._slots()]
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Where in the stream ``items`` stood, counted from 0."""
+        return self._state.index[self._slots()]
+
+    def __repr__(self) -> str:
+        return f"<Reservoir: {len(self)} of {self.seen} items kept, capacity {self.capacity}>"
+
+    def log_ratios(self) -> np.ndarray:
+        """log(e_k / e_{k−1}) of all weights seen, k = 1 … capacity; −inf beyond the number of items seen."""
+        return self._settled_logs().g[1 : self.capacity + 1]
+
+    def _settled_logs(self) -> passes.State:
+        self._settle()
+        state = self._state.copy()
+        if not state.counts[IS_LOG]:
+            passes.to_logs(state)
+        return state
+
+    def inclusion_probabilities(self) -> np.ndarray:
+        """For each of ``items``, the probability, over all randomness, that a stream like this one keeps it."""
+        lg, n = self._settled_logs().g, self.capacity
+        return ratios.inclusion(lg, self.log_weights, n, ratios.margin(n))
+
+    def joint_inclusion_probabilities(self) -> np.ndarray:
+        """For each pair of ``items``, the probability that both are kept."""
+        lg, n = self._settled_logs().g, self.capacity
+        return ratios.joint_inclusion(lg, self.log_weights, n, ratios.margin(n))
+
+    def estimate_total(self, values: ArrayLike) -> Estimate:
+        """Estimate the sum of a quantity over the whole stream from its values at ``items``.
+
+        Horvitz and Thompson's estimate Σ y/π, unbiased for streams without weight-0 items, with Sen, Yates and
+        Grundy's estimate of its variance (0 while everything is kept).
+
+        >>> r = Reservoir(8, seed=1)
+        >>> r.extend(range(1000), np.full(1000, 0.5))
+        >>> round(r.estimate_total(np.ones(8)).total, 6)  # how many items were there?
+        1000.0
+        """
+        y = np.asarray(values, dtype=np.float64)
+        if y.shape != (len(self),):
+            raise ValueError(f"values must have one entry a kept item: {len(self)} items, values of shape {y.shape}")
+        if not np.isfinite(y).all():
+            raise ValueError(f"values[{int(np.argmin(np.isfinite(y)))}] is not finite")
+        if not len(y):
+            return Estimate(0.0, 0.0)
+        pairs = self.joint_inclusion_probabilities()
+        p = np.diagonal(pairs)
+        scaled = y / p
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(pairs > 0, np.outer(p, p) / pairs - 1.0, 0.0)
+        variance = 0.5 * np.sum(share * (scaled[:, None] - scaled[None, :]) ** 2)
+        return Estimate(float(scaled.sum()), float(variance))
+
+    # -- joining and keeping
+
+    def merge(self, other: "Reservoir", *, seed: Any = None) -> "Reservoir":
+        """A sample of both streams together, as if ``other``'s had followed this one's; both stay as they are.
+
+        The result is exact and streams on. ``seed`` settles its randomness; by default that follows from the two.
+        """
+        if not isinstance(other, Reservoir):
+            raise TypeError(f"can merge with another Reservoir only, got {type(other).__name__}")
+        if other.capacity != self.capacity:
+            raise ValueError(f"capacities differ: {self.capacity} and {other.capacity}; both samples must be as large")
+        if np.array_equal(self._origin, other._origin):
+            raise ValueError(
+                "the two reservoirs share their seed (or are one), so their samples are not independent; "
+                "give each its own, such as seed=[0, shard]"
+            )
+        self._settle()
+        other._settle()
+        if seed is None:
+            seed = [int(word) for word in np.concatenate([self._state.rng, other._state.rng])]
+        merged = Reservoir(self.capacity, seed)
+        merged._state, origin = merging.merge(self._state, other._state, merged._origin)
+        for slot, (side, s) in enumerate(origin):
+            source = (self, other)[side]
+            merged._items[slot] = source._items[s]
+            merged._given[:, slot] = source._given[:, s]
+        return merged
+
+    @staticmethod
+    def merge_all(reservoirs: Sequence["Reservoir"], *, seed: Any = None) -> "Reservoir":
+        """Merge several, in the order given; one alone comes back as a copy."""
+        reservoirs = list(reservoirs)
+        if not reservoirs:
+            raise ValueError("merge_all needs at least one reservoir")
+        merged = reservoirs[0]._copy()
+        for k, other in enumerate(reservoirs[1:]):
+            merged = merged.merge(other, seed=None if seed is None else [seed, k])
+        return merged
+
+    def _copy(self) -> "Reservoir":
+        self._settle()
+        twin = Reservoir(self.capacity, 0)
+        twin._origin = self._origin
+        twin._state = self._state.copy()
+        twin._items = list(self._items)
+        twin._given = self._given.copy()
+        return twin
+
+    def save(self, path: Any) -> None:
+        """Write everything to ``path``, in one step: a reader finds the old file or the new one, never half of one.
+
+        Items may be None, booleans, numbers, strings, bytes, NumPy arrays and scalars, and tuples, lists and
+        string-keyed dictionaries of these.
+        """
+        self._settle()
+        held = int(self._state.counts[HELD])
+        file.write(path, self._state, self._origin, self._given, self._items[:held])
+
+    @classmethod
+    def load(cls, path: Any) -> "Reservoir":
+        """Read what ``save`` wrote; the reservoir continues bit for bit. ``FileError`` if the file is not sound."""
+        state, origin, given, items = file.read(path)
+        r = cls(len(state.order), 0)
+        r._origin, r._state, r._given = origin, state, given
+        r._items[: len(items)] = items
+        return r
+
+
+def _indexable(x: Any) -> bool:
+    return isinstance(x, np.ndarray) or (isinstance(x, Sequence) and not isinstance(x, (str, bytes)))
+
+
+def _is_foreign_array(x: Any) -> bool:
+    """Arrays of other libraries and table columns, whose own indexing may go by label or by device."""
+    return hasattr(x, "__array__") and not isinstance(x, np.ndarray)
+
+
+def _complaint(value: float, is_log: bool) -> str:
+    if is_log:
+        return f"log_weight is {value}; finite numbers, or -inf for weight 0, are allowed"
+    return f"weight is {value}; 0 and finite positive numbers are allowed"

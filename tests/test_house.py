@@ -1,0 +1,93 @@
+"""The house rules that a machine can hold: who imports whom, what loads when, what never appears."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "recollect"
+
+# Each room may import the rooms listed; "errors" and "_version" are open to all.
+ROOMS = {
+    "reservoir": set(),
+    "memory": {"reservoir"},
+    "networks": set(),
+    "learning": set(),
+    "agents": {"reservoir", "memory", "networks", "learning"},
+    "envs": set(),
+    "training": {"agents", "envs"},
+    "statistics": set(),
+    "runs": set(),
+    "plots": {"reservoir", "runs", "statistics"},
+    "experiments": {"agents", "envs", "training", "runs", "statistics", "plots"},
+    "bench": {"reservoir", "agents", "envs", "training", "experiments"},
+}
+OPTIONAL = {"matplotlib": {"plots"}, "gymnasium": {"envs"}, "numba": {"reservoir", "bench"}, "optax": {"agents"}}
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            if node.module == "recollect":
+                yield from (f"recollect.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def room_of(path):
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def public_homes():
+    import recollect
+
+    return {name: home.split(".")[1] for name, home in recollect._HOME.items()}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_direction_of_imports(path):
+    room = room_of(path)
+    homes = public_homes()
+    for name in imports_of(path):
+        top, *rest = name.split(".")
+        if top in OPTIONAL:
+            assert room in OPTIONAL[top], f"{path} imports {name}, which belongs in {OPTIONAL[top]}"
+        if top != "recollect" or not rest or room in ("cli", "__init__", "__main__"):
+            continue
+        other = homes.get(rest[0], rest[0])
+        if other in ("errors", "_version", "cli", "__init__") or other == room:
+            assert other != "cli", f"{path} imports the command line"
+            continue
+        assert other in ROOMS[room], f"{path}: {room} may not import {other}"
+
+
+def test_import_is_light():
+    code = "import sys, recollect; print(*{'jax', 'numba', 'numpy', 'gymnasium', 'matplotlib'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == ""
+
+
+def test_nothing_loaded_is_ever_executed():
+    """No pickle, eval or exec anywhere in the package, and no NumPy load that would unpickle."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec", "compile", "__import__"), path
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant) and node.value.value is False, path
+        assert not {"pickle", "cloudpickle", "dill", "marshal", "shelve"} & {n.split(".")[0] for n in imports_of(path)}
+
+
+def test_unknown_names_are_named():
+    import recollect
+
+    with pytest.raises(AttributeError, match="public names: "):
+        recollect.Resevoir  # noqa: B018
+    assert {"Reservoir", "__version__"} <= set(dir(recollect))
+    for name in recollect.__all__:
+        assert getattr(recollect, name) is not None
