@@ -1,0 +1,79 @@
+"""What every agent is: ``init``, ``begin``, ``learn`` on one time step, and ``step``, which is the two together."""
+
+import dataclasses
+from typing import Any, Protocol
+
+import jax
+from jax import Array
+
+
+class TimeStep(Protocol):
+    """What an agent is told after an action; environments have their own type of this form."""
+
+    observation: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+
+
+class Agent:
+    """Base of the agents: a frozen dataclass whose numbers JAX may trace, so that runs can differ in them.
+
+    The loop around an agent is
+
+        state = agent.init(key, observation_size, num_actions)
+        state, action = agent.begin(state, observation, key)          # a first observation
+        state, action = agent.step(state, timestep, key)              # learn from what came of the action, act again
+
+    and after a time step that ended the episode, ``begin`` with the next episode's first observation.
+    """
+
+    def init(self, key: Array, observation_size: int, num_actions: int) -> Any:
+        """Fresh parameters and an empty memory."""
+        raise NotImplementedError
+
+    def begin(self, state: Any, observation: Array, key: Array) -> tuple[Any, Array]:
+        """Choose an action at ``observation`` without learning; the state holds the choice until ``learn``."""
+        raise NotImplementedError
+
+    def learn(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> Any:
+        """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
+        raise NotImplementedError
+
+    def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
+        """One time step: learn from it, then act at its observation."""
+        key_learn, key_begin = jax.random.split(key)
+        return self.begin(self.learn(state, timestep, key_learn), timestep.observation, key_begin)
+
+    def replace(self, **changes: Any) -> Any:
+        """The same agent with some hyperparameters changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+def traced(**metadata: str) -> Any:
+    """Field metadata of a hyperparameter that may differ from run to run within one compiled loop."""
+    return {"traced": True, **metadata}
+
+
+def register(cls: type) -> type:
+    """Make an agent class a JAX pytree whose leaves are its traced hyperparameters."""
+    fields = dataclasses.fields(cls)
+    jax.tree_util.register_dataclass(
+        cls,
+        data_fields=[f.name for f in fields if f.metadata.get("traced")],
+        meta_fields=[f.name for f in fields if not f.metadata.get("traced")],
+    )
+    return cls
+
+
+def check_number(name: str, value: Any, low: float, high: float, low_open: bool = False) -> None:
+    """Refuse a hyperparameter outside its range; values that JAX traces are let through."""
+    if isinstance(value, (int, float)) and not ((low < value if low_open else low <= value) and value <= high):
+        bracket = "(" if low_open else "["
+        raise ValueError(f"{name}={value} is outside {bracket}{low}, {high}]")
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Refuse an option that is not one of its names."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")

@@ -1,0 +1,268 @@
+"""The paper's agent: an online actor-critic with a reservoir of past states, one of which it recalls at each step."""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from recollect import learning, memory
+from recollect.agents.base import Agent, TimeStep, check_choice, check_number, register, traced
+from recollect.networks import ACTIVATIONS, INITIALIZERS, Network, apply_network, init_network
+from recollect.reservoir import kernel
+
+MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # Nothing the paper does not say. What it leaves open is at the defaults below.
+    "paper": {"learning_rate": 0.005, "discount": 1.0, "entropy": 0.0},
+    # What keeps it from looping: an end that is worth reaching soon, and a policy that stays ready to move.
+    "robust": {"learning_rate": 0.01, "discount": 0.99, "entropy": 0.002},
+}
+
+
+class Parameters(NamedTuple):
+    """The four networks and the temperature, in the parametrisation that ``temperature`` names."""
+
+    value: Network
+    policy: Network
+    query: Network
+    write: Network
+    temperature: Array
+
+
+class Decision(NamedTuple):
+    """What the agent did at one observation, kept until the consequence is known."""
+
+    observation: Array
+    recalled: Array
+    slot: Array
+    action: Array
+
+
+class State(NamedTuple):
+    """Everything that changes."""
+
+    params: Parameters
+    memory: kernel.State
+    decision: Decision
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class EpisodicActorCritic(Agent):
+    """Online actor-critic with episodic memory; a definition, all state is in what ``init`` and ``step`` return.
+
+    At each step: recall one stored state m_t by the query, act by π(a | S_t, m_t), see the consequence, and move every
+    network along δ_t times the gradient of its score: V(S_t), log π, log Q, and w(S_i; θ)/w_i for the recalled state
+    (see ``recollect.memory.credit``); then show S_t to the memory. One update a step, no replay, n stored states.
+
+    >>> agent = EpisodicActorCritic.preset("paper", memory_size=3)
+    >>> agent.learning_rate, agent.discount, agent.entropy
+    (0.005, 1.0, 0.0)
+
+    Args:
+        memory_size: n, the states kept.
+        hidden: units in each hidden layer (1 layer for value, query and write, 2 for the policy).
+        learning_rate: step size of plain gradient steps.
+        discount: γ.
+        entropy: weight of the policy's entropy in its objective; 0 for none.
+        estimator: who gets write credit: "queried", the recalled state alone (Eq. 10), or "every", all stored states
+            (Eq. 9).
+        memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo".
+        activation: of hidden layers: "tanh", "relu", "sigmoid". The paper does not say.
+        initializer: of weights and biases, see ``recollect.networks.INITIALIZERS``. The paper does not say.
+        critic_start: "zero" (last layer of V starts at 0) or "random" (like every other layer). The paper does not say.
+        bias_rate: step size of biases relative to weights; 0 gives networks without biases (with zero-bias starts).
+        value_gain, policy_gain, query_gain, write_gain: factors on the initial weights of each network.
+        temperature: "exp" (τ = e^θ) or "softplus" (τ = log(1 + e^θ)). The paper says positive and learnable.
+        temperature_start: τ at the start. The paper does not say.
+        value_factor: 1 for steps along δ ∇V, 2 for the literal gradient of δ². The paper can be read both ways.
+        empty_read: what is recalled from an empty memory: "zeros" or "current" (S_t itself). The paper does not say.
+        partial_read: while the memory fills, recall among the "filled" slots, or among "all" (empty ones hold zeros).
+        write: S_t joins the memory "after" the read at t (as the equations have it) or "before" it.
+        reset_memory: whether the memory is emptied at the end of an episode.
+        terminal_value: V of the state after the end.
+        log_weight_floor: lower bound on log w when a state is written; −inf for none (logs do not underflow).
+
+    Paper: section 2, section 3
+    """
+
+    memory_size: int = 3
+    hidden: int = 10
+    learning_rate: float = dataclasses.field(default=0.01, metadata=traced())
+    discount: float = dataclasses.field(default=0.99, metadata=traced())
+    entropy: float = dataclasses.field(default=0.002, metadata=traced())
+    estimator: str = "queried"
+    memory: str = "reservoir"
+    activation: str = "tanh"
+    initializer: str = "normal"
+    critic_start: str = "zero"
+    bias_rate: float = dataclasses.field(default=1.0, metadata=traced())
+    value_gain: float = dataclasses.field(default=1.0, metadata=traced())
+    policy_gain: float = dataclasses.field(default=1.0, metadata=traced())
+    query_gain: float = dataclasses.field(default=1.0, metadata=traced())
+    write_gain: float = dataclasses.field(default=1.0, metadata=traced())
+    temperature: str = "exp"
+    temperature_start: float = dataclasses.field(default=1.0, metadata=traced())
+    value_factor: float = dataclasses.field(default=1.0, metadata=traced())
+    empty_read: str = "zeros"
+    partial_read: str = "filled"
+    write: str = "after"
+    reset_memory: bool = True
+    terminal_value: float = dataclasses.field(default=0.0, metadata=traced())
+    log_weight_floor: float = dataclasses.field(default=-math.inf, metadata=traced())
+
+    def __post_init__(self) -> None:
+        for name in ("memory_size", "hidden"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+        check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
+        check_number("discount", self.discount, 0.0, 1.0)
+        check_number("entropy", self.entropy, 0.0, 10.0)
+        check_number("temperature_start", self.temperature_start, 0.0, math.inf, low_open=True)
+        check_choice("estimator", self.estimator, ("queried", "every"))
+        check_choice("memory", self.memory, MEMORIES)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("initializer", self.initializer, INITIALIZERS)
+        check_choice("critic_start", self.critic_start, ("zero", "random"))
+        check_choice("temperature", self.temperature, ("exp", "softplus"))
+        check_choice("empty_read", self.empty_read, ("zeros", "current"))
+        check_choice("partial_read", self.partial_read, ("filled", "all"))
+        check_choice("write", self.write, ("after", "before"))
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> "EpisodicActorCritic":
+        """The agent named ``name``: "paper" or "robust", with hyperparameters of your own on top."""
+        check_choice("preset", name, PRESETS)
+        return cls(**{**PRESETS[name], **changes})
+
+    # -- the networks, at one state
+
+    def _net(self, network: Network, x: Array) -> Array:
+        return apply_network(network, x, self.activation)
+
+    def value(self, params: Parameters, s: Array) -> Array:
+        """V(S_t), with a tanh output; the critic sees the current state only."""
+        return jnp.tanh(self._net(params.value, s)[0])
+
+    def policy_logits(self, params: Parameters, s: Array, m: Array) -> Array:
+        """The logits of π(a | S_t, m_t)."""
+        return self._net(params.policy, jnp.concatenate([s, m]))
+
+    def query(self, params: Parameters, s: Array) -> Array:
+        """The query vector q(S_t), with tanh outputs."""
+        return jnp.tanh(self._net(params.query, s))
+
+    def log_write_weight(self, params: Parameters, s: Array) -> Array:
+        """Log w(S_t), w with a sigmoid output."""
+        return memory.log_write_weight(self._net(params.write, s)[0])
+
+    def tau(self, params: Parameters) -> Array:
+        """The positive temperature τ."""
+        return jnp.exp(params.temperature) if self.temperature == "exp" else jax.nn.softplus(params.temperature)
+
+    def _query_logits(self, params: Parameters, s: Array, stored: kernel.State) -> Array:
+        readable = stored.filled if self.partial_read == "filled" else jnp.full_like(stored.filled, stored.count > 0)
+        return memory.query_logits(self.query(params, s), stored.items, readable, self.tau(params))
+
+    # -- the loop's three functions
+
+    def init(self, key: Array, observation_size: int, num_actions: int) -> State:
+        """Fresh parameters and an empty memory."""
+        s, a, h = observation_size, num_actions, self.hidden
+        sizes = {"value": (s, h, 1), "policy": (2 * s, h, h, a), "query": (s, h, s), "write": (s, h, 1)}
+        networks = {}
+        for (name, size), k in zip(sizes.items(), jax.random.split(key, 4), strict=True):
+            gain = getattr(self, f"{name}_gain")
+            networks[name] = tuple(
+                layer._replace(weight=layer.weight * gain) for layer in init_network(k, size, self.initializer)
+            )
+        if self.critic_start == "zero":
+            networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
+        start = jnp.asarray(self.temperature_start, jnp.float32)
+        theta = jnp.log(start) if self.temperature == "exp" else jnp.log(jnp.expm1(start))
+        observation = jnp.zeros(s)
+        stored = MEMORIES[self.memory].init(self.memory_size, observation)
+        zero = jnp.zeros((), jnp.int32)
+        return State(Parameters(**networks, temperature=theta), stored, Decision(observation, observation, zero, zero))
+
+    def _write(self, state: State, s: Array, key: Array) -> kernel.State:
+        log_w = jnp.maximum(self.log_write_weight(state.params, s), self.log_weight_floor)
+        return MEMORIES[self.memory].add(state.memory, s, log_w, key)
+
+    def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
+        """Recall a state, choose an action.
+
+        Paper: Eq. (1)
+        """
+        key_read, key_act, key_write = jax.random.split(key, 3)
+        if self.write == "before":
+            state = state._replace(memory=self._write(state, observation, key_write))
+        logits = self._query_logits(state.params, observation, state.memory)
+        slot, recalled = memory.recall(logits, state.memory.items, key_read)
+        if self.empty_read == "current":
+            recalled = jnp.where(state.memory.count > 0, recalled, observation)
+        action_logits = self.policy_logits(state.params, observation, recalled)
+        action = jax.random.categorical(key_act, action_logits).astype(jnp.int32)
+        return state._replace(decision=Decision(observation, recalled, slot, action)), action
+
+    def scores(self, params: Parameters, decision: Decision, stored: kernel.State) -> tuple[Array, Array]:
+        """What is differentiated: the sum of the four scores that δ multiplies, and the policy's entropy.
+
+        The value's score is V, so that δ ∇V is the (semi-)gradient step on δ²/2; the policy's and the query's are
+        the log-probabilities of what was drawn; the write network's is w(S_i; θ)/w_i, so that δ times its gradient is
+        G ∂w/∂θ. No parameter is in two scores, so the gradient of the sum is each network's own.
+
+        Paper: Eq. (6), Eq. (9), Eq. (10), section 3
+        """
+        s, m, slot, action = decision
+        logits = self.policy_logits(params, s, m)
+        log_pi = jax.nn.log_softmax(logits)[action]
+        log_q = memory.log_query_probability(self._query_logits(params, s, stored), slot)
+        if self.estimator == "queried":
+            log_w = self.log_write_weight(params, stored.items[slot])
+            given, counts = stored.log_weights[slot], stored.filled[slot]
+        else:
+            log_w = jax.vmap(self.log_write_weight, (None, 0))(params, stored.items)
+            given, counts = stored.log_weights, stored.filled
+        # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
+        credit = jnp.sum(jnp.where(counts, memory.credit(log_w, jnp.where(counts, given, log_w)), 0.0))
+        score = self.value_factor * self.value(params, s) + log_pi + log_q + credit
+        return score, learning.entropy(logits)
+
+    def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
+        """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
+
+        An update that is not finite is not made.
+
+        Paper: section 3, the TD error δ_t and the losses of the three networks
+        """
+        params, stored, decision = state
+        v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, timestep.observation))
+        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, decision.observation))
+        _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
+        (direction,) = pull((delta, jnp.asarray(self.entropy, delta.dtype)))
+        sound = jnp.logical_and(learning.all_finite(direction), active)
+        rate = jnp.where(sound, self.learning_rate, 0.0)
+        params = self._move(params, direction, rate, sound)
+        if self.write == "after":
+            stored = self._write(state, decision.observation, key)
+        if self.reset_memory:
+            stored = kernel.clear(stored, jnp.logical_or(timestep.terminated, timestep.truncated))
+        return State(params, stored, decision)
+
+    def _move(self, params: Parameters, direction: Parameters, rate: Array, sound: Array) -> Parameters:
+        def layer(p, d):
+            weight = p.weight + rate * jnp.where(sound, d.weight, 0.0)
+            return type(p)(weight, p.bias + rate * self.bias_rate * jnp.where(sound, d.bias, 0.0))
+
+        networks = {
+            name: tuple(layer(p, d) for p, d in zip(getattr(params, name), getattr(direction, name), strict=True))
+            for name in ("value", "policy", "query", "write")
+        }
+        theta = params.temperature + rate * jnp.where(sound, direction.temperature, 0.0)
+        return Parameters(**networks, temperature=theta)

@@ -1,0 +1,252 @@
+"""The paper's baseline: the memory module replaced by a GRU, trained by full backpropagation through the episode."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from recollect import learning
+from recollect.agents.base import Agent, TimeStep, check_choice, check_number, register, traced
+from recollect.networks import (
+    ACTIVATIONS,
+    GRU,
+    INITIALIZERS,
+    Layer,
+    Network,
+    apply_gru,
+    apply_network,
+    init_gru,
+    init_network,
+)
+
+
+class Parameters(NamedTuple):
+    """Value and policy networks as in the episodic agent, and the GRU that stands for its memory."""
+
+    value: Network
+    policy: Network
+    gru: GRU
+
+
+class Past(NamedTuple):
+    """The observations of the episode that gradients reach back through."""
+
+    observations: Array  # [window, s], the newest at place ``length − 1``
+    length: Array
+    before: Array  # hidden state before the first of them
+
+
+class Unrolled(NamedTuple):
+    """The GRU run over ``Past``: its state now, and what backpropagation needs of each step."""
+
+    h: Array  # [units]
+    gates: Array  # [window, 3 units]: update, reset, candidate
+    earlier: Array  # [window, units]: the hidden state before each step
+
+
+class Decision(NamedTuple):
+    """What the agent did at the newest observation."""
+
+    observation: Array
+    action: Array
+
+
+class State(NamedTuple):
+    """Everything that changes."""
+
+    params: Parameters
+    optimizer: Any
+    past: Past
+    unrolled: Unrolled  # of ``past`` under ``params``
+    decision: Decision
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class RecurrentActorCritic(Agent):
+    """Online actor-critic with a GRU, updated at every step by backpropagation through the whole episode so far.
+
+    The hidden state is recomputed from the start of the episode under the current parameters at every step, and the
+    gradient of that step's loss goes back through all of it. In episodes longer than ``window`` it goes back through
+    the last ``window`` steps, so that memory does not grow with the episode.
+
+    Args:
+        width: units of the GRU and of each hidden layer.
+        learning_rate: of RMSProp.
+        discount: γ, for learning only.
+        entropy: weight of the policy's entropy.
+        decay, epsilon: of RMSProp; the paper does not say.
+        window: longest stretch that gradients go back through.
+        activation, initializer, critic_start: as in ``EpisodicActorCritic``.
+
+    Paper: section 4, the recurrent baseline
+    """
+
+    width: int = 10
+    learning_rate: float = dataclasses.field(default=0.003, metadata=traced())
+    discount: float = dataclasses.field(default=0.9, metadata=traced())
+    entropy: float = dataclasses.field(default=0.0005, metadata=traced())
+    decay: float = dataclasses.field(default=0.9, metadata=traced())
+    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
+    window: int = 32
+    activation: str = "tanh"
+    initializer: str = "normal"
+    critic_start: str = "zero"
+
+    def __post_init__(self) -> None:
+        for name in ("width", "window"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+        check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
+        check_number("discount", self.discount, 0.0, 1.0)
+        check_number("entropy", self.entropy, 0.0, 10.0)
+        check_number("decay", self.decay, 0.0, 1.0)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("initializer", self.initializer, INITIALIZERS)
+        check_choice("critic_start", self.critic_start, ("zero", "random"))
+
+    def _rms(self) -> optax.GradientTransformation:
+        return optax.scale_by_rms(decay=self.decay, eps=self.epsilon)
+
+    def value(self, params: Parameters, s: Array) -> Array:
+        """V(S_t), with a tanh output; the critic sees the current state only, as in the episodic agent."""
+        return jnp.tanh(apply_network(params.value, s, self.activation)[0])
+
+    def policy_logits(self, params: Parameters, s: Array, h: Array) -> Array:
+        """The logits of π(a | S_t, h_t)."""
+        return apply_network(params.policy, jnp.concatenate([s, h]), self.activation)
+
+    def init(self, key: Array, observation_size: int, num_actions: int) -> State:
+        """Fresh parameters and an empty episode."""
+        s, a, h = observation_size, num_actions, self.width
+        key_value, key_policy, key_gru = jax.random.split(key, 3)
+        value = init_network(key_value, (s, h, 1), self.initializer)
+        if self.critic_start == "zero":
+            value = (*value[:-1], jax.tree.map(jnp.zeros_like, value[-1]))
+        policy = init_network(key_policy, (s + h, h, h, a), self.initializer)
+        params = Parameters(value, policy, init_gru(key_gru, s, h, self.initializer))
+        zero = jnp.zeros((), jnp.int32)
+        past = Past(jnp.zeros((self.window, s)), zero, jnp.zeros(h))
+        return State(params, self._rms().init(params), past, unroll(params.gru, past), Decision(jnp.zeros(s), zero))
+
+    def _remember(self, params: Parameters, past: Past, s: Array) -> Past:
+        """Append S_t; once the window is full its oldest step moves into the hidden state before it."""
+        full = past.length >= self.window
+        before = jnp.where(full, apply_gru(params.gru, past.before, past.observations[0]), past.before)
+        kept = jnp.where(full, jnp.roll(past.observations, -1, axis=0), past.observations)
+        length = jnp.minimum(past.length + 1, self.window)
+        return Past(kept.at[length - 1].set(s), length, before)
+
+    def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
+        """Take in the observation, choose an action."""
+        past = self._remember(state.params, state.past, observation)
+        unrolled = unroll(state.params.gru, past)
+        action_logits = self.policy_logits(state.params, observation, unrolled.h)
+        action = jax.random.categorical(key, action_logits).astype(jnp.int32)
+        return state._replace(past=past, unrolled=unrolled, decision=Decision(observation, action)), action
+
+    def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
+        """One RMSProp step along the gradient of this step's losses through the whole episode."""
+        del key
+        params, optimizer, past, unrolled, decision = state
+        s, action = decision
+        v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
+        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
+
+        def scores(value, policy, h):
+            here = Parameters(value, policy, params.gru)
+            logits = self.policy_logits(here, s, h)
+            return self.value(here, s) + jax.nn.log_softmax(logits)[action], learning.entropy(logits)
+
+        _, pull = jax.vjp(scores, params.value, params.policy, unrolled.h)
+        d_value, d_policy, d_h = pull((delta, jnp.asarray(self.entropy, delta.dtype)))
+        direction = Parameters(d_value, d_policy, backpropagate(params.gru, past, unrolled, d_h))
+        sound = jnp.logical_and(learning.all_finite(direction), active)
+        direction = jax.tree.map(lambda d: jnp.where(sound, d, 0.0), direction)
+        scaled, moved = self._rms().update(direction, optimizer)
+        rate = jnp.where(sound, self.learning_rate, 0.0)
+        params = jax.tree.map(lambda p, d: p + rate * d, params, scaled)
+        optimizer = jax.tree.map(lambda new, old: jnp.where(sound, new, old), moved, optimizer)
+        # A run that only waits for others forgets at once: its episodes would cost the others their time.
+        over = timestep.terminated | timestep.truncated | jnp.logical_not(active)
+        past = past._replace(length=jnp.where(over, 0, past.length), before=jnp.where(over, 0.0, past.before))
+        return State(params, optimizer, past, unrolled, decision)
+
+
+@jax.custom_batching.custom_vmap
+def _longest(length: Array) -> Array:
+    """The length itself; mapped over runs, the longest of theirs, one number for all.
+
+    A mapped loop whose runs end at different times copies everything it carries at every turn to keep the finished
+    ones as they are; with one end for all, the loops below only have to leave the few numbers of their own alone.
+    """
+    return length
+
+
+@_longest.def_vmap
+def _(axis_size, in_batched, lengths):
+    del axis_size, in_batched
+    return jnp.max(lengths), False
+
+
+def unroll(gru: GRU, past: Past) -> Unrolled:
+    """Run the GRU over the episode so far."""
+    inputs = past.observations.shape[1]
+    kernel = jnp.concatenate([layer.weight for layer in gru])
+    bias = jnp.concatenate([layer.bias for layer in gru])
+    from_inputs = past.observations @ kernel[:, :inputs].T + bias
+    recurrent = kernel[:, inputs:]
+    units = recurrent.shape[1]
+
+    def step(k, carry):
+        h, gates, earlier = carry
+        zr = jax.nn.sigmoid(from_inputs[k, : 2 * units] + recurrent[: 2 * units] @ h)
+        z, r = zr[:units], zr[units:]
+        h_tilde = jnp.tanh(from_inputs[k, 2 * units :] + recurrent[2 * units :] @ (r * h))
+        gates = gates.at[k].set(jnp.concatenate([zr, h_tilde]))
+        earlier = earlier.at[k].set(h)
+        return jnp.where(k < past.length, (1 - z) * h + z * h_tilde, h), gates, earlier
+
+    empty = jnp.zeros((past.observations.shape[0], 3 * units)), jnp.zeros((past.observations.shape[0], units))
+    return Unrolled(*jax.lax.fori_loop(0, _longest(past.length), step, (past.before, *empty)))
+
+
+def backpropagate(gru: GRU, past: Past, unrolled: Unrolled, d_h: Array) -> GRU:
+    """Backpropagation through time: the gradient by the GRU's parameters, given that by h_t.
+
+    The loop carries only the gradient by the hidden state and notes that by each gate's input; the parameters'
+    gradients are then three products over the whole stretch. Both loops run over the steps there are, not over the
+    window, which differentiating a loop in reverse could not do; a test holds the two equal.
+    """
+    inputs = past.observations.shape[1]
+    recurrent = jnp.concatenate([layer.weight[:, inputs:] for layer in gru])
+    units = recurrent.shape[1]
+    longest = _longest(past.length)
+
+    def step(k, carry):
+        d_h, d_gates = carry
+        at = longest - 1 - k
+        d_h_later, d_h = d_h, jnp.where(at < past.length, d_h, 0.0)
+        h, gates = unrolled.earlier[at], unrolled.gates[at]
+        z, r, h_tilde = gates[:units], gates[units : 2 * units], gates[2 * units :]
+        d_candidate = d_h * z * (1 - h_tilde**2)
+        d_seen = d_candidate @ recurrent[2 * units :]
+        d_zr = jnp.concatenate([d_h * (h_tilde - h) * z * (1 - z), d_seen * h * r * (1 - r)])
+        d_h = d_h * (1 - z) + d_seen * r + d_zr @ recurrent[: 2 * units]
+        d_h = jnp.where(at < past.length, d_h, d_h_later)
+        return d_h, d_gates.at[at].set(jnp.concatenate([d_zr, d_candidate]))
+
+    _, d_gates = jax.lax.fori_loop(0, longest, step, (d_h, jnp.zeros_like(unrolled.gates)))
+    # Places past the newest observation hold leftovers; the gradients by their gates are 0.
+    d_zr, d_candidate = d_gates[:, : 2 * units], d_gates[:, 2 * units :]
+    from_inputs = d_gates.T @ past.observations
+    from_hidden = jnp.concatenate(
+        [d_zr.T @ unrolled.earlier, d_candidate.T @ (unrolled.gates[:, units : 2 * units] * unrolled.earlier)]
+    )
+    weights = jnp.split(jnp.concatenate([from_inputs, from_hidden], axis=1), 3)
+    biases = jnp.split(jnp.sum(d_gates, axis=0), 3)
+    return GRU(*(Layer(w, b) for w, b in zip(weights, biases, strict=True)))

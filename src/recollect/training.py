@@ -1,0 +1,315 @@
+"""One online loop for every agent: a scan over time steps, mapped over runs, compiled once.
+
+Metrics are gathered inside the loop (returns and lengths by episode, in bins) and after every ``RECORD`` steps (write
+weights and queries), so that nothing grows with the length of an episode or of training, and nothing depends on how
+many records one compiled call makes. A run's randomness comes from its own key and step number alone.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from recollect import prng
+from recollect.agents.base import Agent
+from recollect.envs.base import Environment
+
+RECORD = 500  # steps between two looks at the write weights and queries; part of the results, unlike the chunk size
+
+
+class Run(NamedTuple):
+    """One run under way."""
+
+    key: Array
+    agent: Any
+    env: Any
+    steps: Array  # taken while episodes were still wanted
+    episode: Array  # finished so far
+    score: Array  # return of the episode under way
+    length: Array  # steps of the episode under way
+    sums: Array  # [bins, 3]: sum of returns, sum of lengths, number of episodes
+
+
+class Record(NamedTuple):
+    """What is read off a run after every ``RECORD`` steps."""
+
+    episode: Array
+    steps: Array
+    write_weights: Array  # [2]: mean over the informative, over the uninformative states; NaN without such
+    query_vectors: Array  # [decisions, observation_size]; NaN without such
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What came of training; arrays are [seed, bin, …], NaN where a seed did not get so far.
+
+    ``episodes``: [bin], the episode at which each bin ends. ``returns``, ``lengths``: means over the bin's episodes.
+    ``write_weights`` [..., 2]: informative, uninformative. ``query_vectors`` [..., decisions, observation_size].
+    ``steps`` [seed]: steps taken. ``finished`` [seed]: whether all episodes were done within ``max_steps``.
+    ``agent_states``: the trained states, with a leading axis over seeds.
+    """
+
+    seeds: tuple[int, ...]
+    episodes: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    write_weights: np.ndarray
+    query_vectors: np.ndarray
+    steps: np.ndarray
+    finished: np.ndarray
+    agent_states: Any
+
+
+class Progress(NamedTuple):
+    """Where training stands, after each compiled call."""
+
+    steps: int  # of the longest run
+    total_steps: int  # over all runs
+    episodes: np.ndarray  # [seed]
+    new_bins: list[dict]  # bins that were completed by this call, one entry a seed and bin
+    recent_return: float  # mean over seeds of the last complete bin
+
+
+def start_run(agent: Agent, env: Environment, seed: Array, bins: int) -> Run:
+    """A run before its first step."""
+    key = prng.key(seed)
+    key_agent, key_reset, key_begin, key_loop = jax.random.split(key, 4)
+    agent_state = agent.init(key_agent, env.observation_size, env.num_actions)
+    env_state, observation = env.reset(key_reset)
+    agent_state, _ = agent.begin(agent_state, observation, key_begin)
+    zero, nil = jnp.zeros((), jnp.int32), jnp.zeros(())
+    return Run(key_loop, agent_state, env_state, zero, zero, nil, zero, jnp.zeros((bins, 3)))
+
+
+def step_run(agent: Agent, env: Environment, run: Run, episodes: Array, bin_size: Array, cap: Array) -> Run:
+    """One time step of one run; a run that has its episodes goes on without learning or being measured."""
+    keys = jax.random.split(jax.random.fold_in(run.key, run.steps), 4)
+    key_env, key_reset, key_learn, key_begin = keys[0], keys[1], keys[2], keys[3]
+    env_state, timestep = env.step(run.env, run.agent.decision.action, key_env)
+    score, length = run.score + timestep.reward, run.length + 1
+    timestep = timestep._replace(truncated=timestep.truncated | ((length >= cap) & ~timestep.terminated))
+    done = timestep.terminated | timestep.truncated
+    active = run.episode < episodes
+    agent_state = agent.learn(run.agent, timestep, key_learn, active)
+    fresh_state, fresh_observation = env.reset(key_reset)
+    env_state = jax.tree.map(lambda fresh, old: jnp.where(done, fresh, old), fresh_state, env_state)
+    observation = jnp.where(done, fresh_observation, timestep.observation)
+    agent_state, _ = agent.begin(agent_state, observation, key_begin)
+    counted = done & active
+    bin_ = jnp.minimum(run.episode // bin_size, run.sums.shape[0] - 1)
+    entry = jnp.where(counted, jnp.stack([score, length.astype(score.dtype), jnp.ones_like(score)]), 0.0)
+    return Run(
+        key=run.key,
+        agent=agent_state,
+        env=env_state,
+        steps=run.steps + active.astype(jnp.int32),
+        episode=run.episode + counted.astype(jnp.int32),
+        score=jnp.where(done, 0.0, score),
+        length=jnp.where(done, 0, length),
+        sums=run.sums.at[bin_].add(entry),
+    )
+
+
+def read_record(agent: Agent, env: Environment, run: Run) -> Record:
+    """The write weights and queries as they are now, for environments that name their telling states."""
+    write_weights, query_vectors = jnp.full(2, jnp.nan), jnp.full((1, env.observation_size), jnp.nan)
+    if hasattr(env, "decision_states") and hasattr(agent, "log_write_weight"):
+        weight = jax.vmap(lambda s: jnp.exp(agent.log_write_weight(run.agent.params, s)))
+        kinds = (env.informative_states(), env.uninformative_states())
+        write_weights = jnp.stack([jnp.mean(weight(jnp.asarray(k).reshape(-1, env.observation_size))) for k in kinds])
+        query_vectors = jax.vmap(lambda s: agent.query(run.agent.params, s))(jnp.asarray(env.decision_states()))
+    return Record(run.episode, run.steps, write_weights, query_vectors)
+
+
+@functools.partial(jax.jit, static_argnames=("env", "bins"))
+def _start(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:
+    return jax.vmap(lambda agent, seed: start_run(agent, env, seed, bins))(agents, seeds)
+
+
+@functools.partial(jax.jit, static_argnames=("env", "records"), donate_argnames=("runs",))
+def _advance(agents: Agent, env: Environment, runs: Run, episodes: Array, bin_size: Array, cap: Array, records: int):
+    def one_run(agent, run):
+        def one_step(run, _):
+            return step_run(agent, env, run, episodes, bin_size, cap), None
+
+        def one_record(run, _):
+            run, _ = jax.lax.scan(one_step, run, length=RECORD)
+            return run, read_record(agent, env, run)
+
+        return jax.lax.scan(one_record, run, length=records)
+
+    return jax.vmap(one_run)(agents, runs)
+
+
+def _broadcast(agent: Agent, runs: int) -> Agent:
+    """The agent with a leading axis over runs on every traced hyperparameter."""
+
+    def leaf(x):
+        x = jnp.asarray(x, jnp.float32)
+        if x.ndim > 1 or (x.ndim == 1 and x.shape[0] != runs):
+            raise ValueError(f"a hyperparameter must be one number or one a run ({runs}), got shape {x.shape}")
+        return jnp.broadcast_to(x, (runs,))
+
+    return jax.tree.map(leaf, agent)
+
+
+def _check(
+    episodes: int, seeds: Sequence[int], max_steps: int | None, max_episode_length: int | None, bins: int
+) -> None:
+    if episodes < 1:
+        raise ValueError(f"episodes must be at least 1, got {episodes}")
+    if not seeds:
+        raise ValueError("seeds must name at least one seed")
+    if len(set(seeds)) != len(seeds):
+        raise ValueError("seeds must differ from one another")
+    if any(not 0 <= seed < 2**31 for seed in seeds):
+        raise ValueError("seeds must lie between 0 and 2^31 - 1")
+    if bins < 1 or episodes % bins:
+        raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
+    for name, value in (("max_steps", max_steps), ("max_episode_length", max_episode_length)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def train_iter(
+    agent: Agent,
+    env: Environment,
+    episodes: int,
+    seeds: Sequence[int],
+    *,
+    max_steps: int | None = None,
+    max_episode_length: int | None = None,
+    bins: int | None = None,
+    records_per_call: int = 20,
+) -> Iterator[Progress | Result]:
+    """Train, reporting after every compiled call; the last thing yielded is the ``Result``. Arguments as ``train``."""
+    seeds = tuple(int(s) for s in seeds)
+    bins = bins or default_bins(episodes)
+    _check(episodes, seeds, max_steps, max_episode_length, bins)
+    agents = _broadcast(agent, len(seeds))
+    bin_size = episodes // bins
+    limits = (jnp.int32(episodes), jnp.int32(bin_size), jnp.int32(max_episode_length or 2**31 - 1))
+    collected = _Collected(len(seeds), bins, bin_size)
+    runs = _start(agents, env, jnp.array(seeds, jnp.uint32), bins)
+    taken = 0
+    while True:
+        runs, records = _advance(agents, env, runs, *limits, records=records_per_call)
+        taken += records_per_call * RECORD
+        new_bins = collected.add(seeds, jax.device_get(records), np.asarray(runs.sums))
+        done = np.asarray(runs.episode)
+        yield Progress(taken, int(np.sum(np.asarray(runs.steps))), done, new_bins, collected.recent_return())
+        if (done >= episodes).all() or (max_steps is not None and taken >= max_steps):
+            break
+    yield collected.result(seeds, runs, episodes)
+
+
+def train(
+    agent: Agent,
+    env: Environment,
+    episodes: int,
+    seeds: Sequence[int] = (0,),
+    *,
+    max_steps: int | None = None,
+    max_episode_length: int | None = None,
+    bins: int | None = None,
+    records_per_call: int = 20,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Train one run a seed, all at once.
+
+    Args:
+        agent: what learns; a traced hyperparameter may be an array with one entry a seed.
+        env: a pure-JAX environment.
+        episodes: how many episodes each run trains for.
+        seeds: one run each, different whole numbers.
+        max_steps: end runs that have not finished their episodes after so many steps (rounded up to whole calls);
+            None lets a run that loops go on for ever.
+        max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
+        bins: how many equal parts the metrics are averaged over (default: about 100).
+        records_per_call: how much one compiled call does; results do not depend on it.
+        on_progress: called after each compiled call.
+    """
+    result = None
+    for report in train_iter(
+        agent,
+        env,
+        episodes,
+        seeds,
+        max_steps=max_steps,
+        max_episode_length=max_episode_length,
+        bins=bins,
+        records_per_call=records_per_call,
+    ):
+        if isinstance(report, Result):
+            result = report
+        elif on_progress is not None:
+            on_progress(report)
+    assert result is not None
+    return result
+
+
+def default_bins(episodes: int) -> int:
+    """The largest number of equal parts up to 100."""
+    return next(b for b in range(min(100, episodes), 0, -1) if episodes % b == 0)
+
+
+class _Collected:
+    """Metrics by bin, put together from the records as they come."""
+
+    def __init__(self, runs: int, bins: int, bin_size: int):
+        self.bins, self.bin_size = bins, bin_size
+        self.complete = np.zeros(runs, int)
+        self.returns = np.full((runs, bins), np.nan)
+        self.lengths = np.full((runs, bins), np.nan)
+        self.write_weights = np.full((runs, bins, 2), np.nan)
+        self.query_vectors: np.ndarray | None = None
+
+    def add(self, seeds: Sequence[int], records: Record, sums: np.ndarray) -> list[dict]:
+        """Take in what one call measured; returns the bins it completed."""
+        if self.query_vectors is None:
+            self.query_vectors = np.full((*self.returns.shape, *records.query_vectors.shape[2:]), np.nan)
+        new = []
+        for run, seed in enumerate(seeds):
+            for b in range(self.complete[run], min(int(records.episode[run, -1]) // self.bin_size, self.bins)):
+                k = int(np.searchsorted(records.episode[run], (b + 1) * self.bin_size))
+                self.returns[run, b] = sums[run, b, 0] / self.bin_size
+                self.lengths[run, b] = sums[run, b, 1] / self.bin_size
+                self.write_weights[run, b] = records.write_weights[run, k]
+                self.query_vectors[run, b] = records.query_vectors[run, k]
+                self.complete[run] = b + 1
+                new.append(
+                    {
+                        "seed": seed,
+                        "episodes": (b + 1) * self.bin_size,
+                        "return": float(self.returns[run, b]),
+                        "length": float(self.lengths[run, b]),
+                        "write_weights": self.write_weights[run, b].tolist(),
+                        "query_vectors": self.query_vectors[run, b].tolist(),
+                    }
+                )
+        return new
+
+    def recent_return(self) -> float:
+        """Mean over runs of their last complete bin; NaN before the first."""
+        last = [self.returns[run, b - 1] for run, b in enumerate(self.complete) if b]
+        return float(np.mean(last)) if last else float("nan")
+
+    def result(self, seeds: Sequence[int], runs: Run, episodes: int) -> Result:
+        """Everything, as arrays."""
+        assert self.query_vectors is not None
+        return Result(
+            seeds=tuple(seeds),
+            episodes=self.bin_size * np.arange(1, self.bins + 1),
+            returns=self.returns,
+            lengths=self.lengths,
+            write_weights=self.write_weights,
+            query_vectors=self.query_vectors,
+            steps=np.asarray(runs.steps),
+            finished=np.asarray(runs.episode) >= episodes,
+            agent_states=runs.agent,
+        )
