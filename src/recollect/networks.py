@@ -56,7 +56,7 @@ def apply_network(network: Network, x: Array, activation: str) -> Array:
 
 
 def affine(layer: Layer, x: Array) -> Array:
-    """W x + b, as multiply-and-sum: a matrix product would not fuse with what surrounds it, and small ones gain by it."""
+    """W x + b, as multiply-and-sum: unlike a matrix product it fuses with what surrounds it."""
     return jnp.sum(layer.weight * x, axis=-1) + layer.bias
 
 

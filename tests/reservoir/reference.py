@@ -2,7 +2,7 @@
 
 import math
 
-from recollect.reservoir.ratios import accept_probability, drop_probability, grow, keep_probability
+from recollect.reservoir.ratios import accept_probability, drop_probability, grown, keep_probability
 
 
 class Plain:
@@ -24,9 +24,8 @@ class Plain:
                     k -= 1
                 del self.kept[k - 1]
             self.kept.append((self.seen, w, list(self.g)))
-        out = list(self.g)
-        grow.py_func(self.g, w, out)
-        self.g = out
+        later = [grown.py_func(self.g[k - 1], self.g[k], w) for k in range(2, self.n + 1)]
+        self.g = [None, self.g[1] + w, *later]
         self.seen += 1
 
     def downsampled(self, need, flip):

@@ -9,7 +9,7 @@ from recollect.reservoir.random import exponential, uniform
 from recollect.reservoir.ratios import accept_probability, drop_probability, grow
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def algorithm1(w, n, rng):
     """The paper's Algorithm 1 as printed, in float64; returns kept positions and the first item whose P was NaN."""
     W = w[:n].copy()
@@ -43,7 +43,7 @@ def algorithm1(w, n, rng):
     return T, first_nan
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def direct(w, n, rng):
     """The stable form without skipping or deferral: one uniform and O(n) work an item."""
     g, out = np.zeros(n + 1), np.zeros(n + 1)
@@ -73,7 +73,7 @@ def direct(w, n, rng):
     return kept
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _sift(keys, positions, i):
     n = len(keys)
     while True:
@@ -88,7 +88,7 @@ def _sift(keys, positions, i):
         i = least
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def a_expj(w, n, rng):
     """A-ExpJ (Efraimidis and Spirakis 2006): samples successively without replacement, another law, at O(1) an item."""
     keys, positions = np.empty(n), np.arange(n)
@@ -108,7 +108,7 @@ def a_expj(w, n, rng):
     return positions
 
 
-@njit(cache=True, fastmath=True)
+@njit(cache=True, error_model="numpy", fastmath=True)
 def plain_sum(w):
     """Reading every weight once: the floor."""
     total = 0.0

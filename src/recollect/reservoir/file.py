@@ -135,16 +135,15 @@ def _parse_npy(content: bytes) -> np.ndarray:
     return np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C").copy()
 
 
-def _members(path: Path) -> dict[str, bytes]:
+def _members(raw: bytes) -> dict[str, bytes]:
     """The contents of the archive, checked against the header before anything is made of them."""
-    size = path.stat().st_size
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         infos = archive.infolist()
         names = [info.filename for info in infos]
         if len(set(names)) != len(names):
             raise ValueError("a member occurs twice")
         for info in infos:
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(raw):
                 raise ValueError(f"member {info.filename!r} is compressed or larger than the file")
         content = {name: archive.read(name) for name in names}
     header = json.loads(content.pop("header.json"))
@@ -184,8 +183,9 @@ def _sound(state: State, origin: np.ndarray, given: np.ndarray, items: list[Any]
 def read(path: Any) -> tuple[State, np.ndarray, np.ndarray, list[Any]]:
     """Read and check a file; any fault in it is a ``FileError`` that says which."""
     path = Path(path)
+    raw = path.read_bytes()
     try:
-        content = _members(path)
+        content = _members(raw)
         fields = {k[6:-4]: _parse_npy(v) for k, v in content.items() if k.startswith("state.")}
         arrays = {int(k[6:-4]): _parse_npy(v) for k, v in content.items() if k.startswith("array.")}
         items = [_decode(item, arrays) for item in json.loads(content["items.json"])]
@@ -196,8 +196,6 @@ def read(path: Any) -> tuple[State, np.ndarray, np.ndarray, list[Any]]:
         state = State(rows=rows, **fields)
         if not _sound(state, origin, given, items):
             raise ValueError("its parts do not fit together")
-    except OSError:
-        raise
     except Exception as fault:  # whatever a damaged file provokes is the file's fault
         reason = str(fault) or type(fault).__name__
         raise FileError(f"{path} is not a sound reservoir file: {reason}") from fault

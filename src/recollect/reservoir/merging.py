@@ -23,7 +23,7 @@ def split_log_probabilities(lg_a, lg_b, size):
     return log_e_a + log_e_b[::-1]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def survivors(rows, log_weights, order, held, need, rng):
     """Mark the ``need`` items that stay when a sample of ``held`` items, in logs, is brought down to that size."""
     stays = np.zeros(len(order), np.bool_)

@@ -19,11 +19,12 @@ from recollect.reservoir.random import exponential, uniform
 from recollect.reservoir.ratios import accept_probability, drop_probability, grow, grow_log, margin
 
 RANGE = 400  # binary orders of magnitude around the first weight within which the linear pass works
+LEAST, MOST = 2.0**-RANGE, 2.0**RANGE
 GROUP = 64  # items looked at together
 POWERS = 12  # power sums that describe a group of items with u = w/g_K ≤ SMALL to 1e-17
-DEGREE = 16  # of the block's polynomial: with Σ u ≤ FULL what is cut off is below 1e-17
+DEGREE = 20  # of the block's polynomial: with Σ u ≤ FULL what is cut off is below 1e-17
 SMALL = 1 / 30
-FULL = 0.7
+FULL = 1.4
 
 SEEN, HELD, SHIFT, IS_LOG = range(4)  # places in State.counts
 BUDGET, UNIT, SUM, POWER_SUMS, POLYNOMIAL = 0, 1, 2, 3, 3 + POWERS  # places in State.block; the last two begin there
@@ -69,7 +70,7 @@ def empty(n: int, rng: np.ndarray) -> State:
     )
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _block_polynomial(block):
     """e_j of the block's items in units of g_K, j = 0 … DEGREE.
 
@@ -92,7 +93,7 @@ def _block_polynomial(block):
     return product
 
 
-@njit(cache=True, fastmath={"contract"})
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
 def flush(g, block):
     """Let the items of the current block join g: g_k ← g_k S_k / S_{k−1}.
 
@@ -108,8 +109,8 @@ def flush(g, block):
     S = np.empty(K + 1)
     for k in range(K + 1):
         nested = b[DEGREE]
-        for j in range(DEGREE - 1, -1, -1):
-            nested = b[j] + relative[DEGREE + k - j] * nested
+        for j in range(1, DEGREE + 1):
+            nested = b[DEGREE - j] + relative[j + k] * nested
         S[k] = nested
     for k in range(1, K + 1):
         g[k] *= S[k] / S[k - 1]
@@ -118,13 +119,13 @@ def flush(g, block):
     block[UNIT] = 1.0 / g[K]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def logistic(x):
     """1 / (1 + exp(−x)), for any x."""
     return 1.0 / (1.0 + math.exp(min(-x, 709.0)))
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _grow_now(g, block, w):
     scratch = np.empty_like(g)
     scratch[0] = g[0]
@@ -133,7 +134,7 @@ def _grow_now(g, block, w):
     block[UNIT] = 1.0 / g[-1] if g[-1] > 0.0 else math.inf
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _rank_to_drop(rows, weights, order, rng):
     k = len(order)
     while k > 1:
@@ -144,7 +145,7 @@ def _rank_to_drop(rows, weights, order, rng):
     return k
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _rank_to_drop_log(rows, weights, order, rng):
     k = len(order)
     while k > 1:
@@ -156,7 +157,7 @@ def _rank_to_drop_log(rows, weights, order, rng):
     return k
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _place(g, rows, weights, index, order, rank, w, position):
     """Store an item as the newest, in the slot that stands at ``rank`` in the order of arrival."""
     slot = order[rank - 1]
@@ -168,10 +169,10 @@ def _place(g, rows, weights, index, order, rank, w, position):
     index[slot] = position
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _sums_to_4(w, unit, sums):
-    """Power sums 1 … 4 of u = w · unit over a group, and the largest u; written out so that it vectorises."""
-    p1 = p2 = p3 = p4 = top = 0.0
+    """Power sums 1 … 4 of u = w · unit over a group, and the least and largest u; written out so that it vectorises."""
+    p1 = p2 = p3 = p4 = low = top = 0.0
     for i in range(len(w)):
         u = w[i] * unit
         v = u * u
@@ -179,12 +180,13 @@ def _sums_to_4(w, unit, sums):
         p2 += v
         p3 += v * u
         p4 += v * v
+        low = min(low, u)
         top = max(top, u)
     sums[0], sums[1], sums[2], sums[3] = p1, p2, p3, p4
-    return top
+    return low, top
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _sums_from_5(w, unit, sums):
     """Power sums 5 … 12 of u = w · unit over a group."""
     p5 = p6 = p7 = p8 = p9 = p10 = p11 = p12 = 0.0
@@ -205,16 +207,19 @@ def _sums_from_5(w, unit, sums):
     sums[8], sums[9], sums[10], sums[11] = p9, p10, p11, p12
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _add_singly(u, block):
     block[SUM] += u
     for j in range(POLYNOMIAL + DEGREE, POLYNOMIAL, -1):
         block[j] += u * block[j - 1]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
-    """Show the weights ``w`` (already over 2^SHIFT, all within range) to the reservoir; 0 is seen and never kept."""
+    """Show the weights ``w`` (already over 2^SHIFT) to the reservoir; 0 is seen and never kept.
+
+    Returns how many it took: it stops before the first that is not a weight or that does not fit the scale.
+    """
     n = len(order)
     K = len(g) - 1
     sums = np.empty(POWERS)
@@ -226,8 +231,9 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
             spend = g[K] / g[n]
             while i + GROUP <= len(w):
                 group = w[i : i + GROUP]
-                top = _sums_to_4(group, unit, sums)
-                if top > SMALL or block[SUM] + sums[0] > FULL or block[BUDGET] < sums[0] * spend:
+                low, top = _sums_to_4(group, unit, sums)
+                calm = low >= 0.0 and top <= SMALL and block[SUM] + sums[0] <= FULL  # false where there is a NaN
+                if not calm or block[BUDGET] < sums[0] * spend:
                     break
                 block[SUM] += sums[0]
                 block[BUDGET] -= sums[0] * spend
@@ -242,6 +248,10 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
             here = w[j]
             if here == 0.0:
                 continue
+            # With all K ratios positive no weight is too small: it adds to them, or it is lost in their rounding.
+            if not (here <= MOST and (here >= LEAST or (here > 0.0 and g[K] > 0.0))):
+                counts[SEEN] = start + j
+                return j
             if here * block[UNIT] + block[SUM] > FULL:
                 flush(g, block)
             rank = 0
@@ -268,9 +278,10 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
                 _grow_now(g, block, here)
         i = min(i + GROUP, len(w))
     counts[SEEN] = start + len(w)
+    return len(w)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def pass_log(lw, lg, rows, weights, index, order, counts, rng):
     """Show the log-weights ``lw`` to a reservoir in logarithmic form; −inf is seen and never kept."""
     n = len(order)

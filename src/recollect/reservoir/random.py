@@ -18,7 +18,7 @@ def seeded(seed) -> np.ndarray:
     return np.random.SeedSequence(seed).generate_state(4, np.uint64)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def next_word(rng):
     """Advance ``rng`` and return 64 random bits."""
     a, b, c, d = rng[0], rng[1], rng[2], rng[3]
@@ -35,13 +35,13 @@ def next_word(rng):
     return word
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def uniform(rng):
     """A double in [0, 1), a multiple of 2^-53."""
     return float(next_word(rng) >> _U11) * 1.1102230246251565e-16
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def exponential(rng):
     """A draw from Exp(1)."""
     return -math.log1p(-uniform(rng))

@@ -17,13 +17,13 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def accept_probability(g_n, w):
     """Probability that a full reservoir takes in a new item of weight w; also the item's inclusion probability."""
     return w / (g_n + w)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def drop_probability(G_before, G_at, w):
     """Probability that the item of rank k goes, given that no newer one went: G_before = G[k−1], G_at = G[k].
 
@@ -32,28 +32,35 @@ def drop_probability(G_before, G_at, w):
     return (G_before - G_at) / (G_before + w)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def keep_probability(G_rank, G_needed, w):
     """Down-sampling, newest item first: probability to keep the item of rank r when r' are still needed."""
     return (G_rank + w) / (G_needed + w)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
+def grown(g_below, g_here, w):
+    """g_k after an item of weight w joins: g_below = g_{k−1}, g_here = g_k; for k = 1 it is g_1 + w."""
+    return g_below * ((g_here + w) / (g_below + w))
+
+
+@njit(cache=True, error_model="numpy")
 def grow(g, w, out):
-    """Write to ``out`` the ratios after an item of weight w > 0 joins the set with ratios ``g`` (g[0] is not read)."""
+    """Write to ``out`` all ratios after an item of weight w > 0 joins the set with ratios ``g``; entry 0 stays."""
+    below, here, above = g[1:-1], g[2:], out[2:]  # slices from 0: no index can wrap around, so this vectorises
     out[1] = g[1] + w
-    for k in range(2, len(g)):
-        out[k] = g[k - 1] * ((g[k] + w) / (g[k - 1] + w))
+    for k in range(len(above)):
+        above[k] = grown(below[k], here[k], w)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def log_add(a, b):
     """log(exp(a) + exp(b)); −inf stands for 0."""
     top, low = (a, b) if a > b else (b, a)
     return top if low == -math.inf else top + math.log1p(math.exp(low - top))
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def grow_log(lg, lw):
     """``grow`` in place on logs, for weights that no common scale brings into floating-point range."""
     previous, joined_previous = lg[1], log_add(lg[1], lw)
@@ -65,7 +72,7 @@ def grow_log(lg, lw):
         previous, joined_previous = here, joined
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def log_ratios_of(log_weights, K):
     """lg[0 … K] of a whole set; lg[0] = inf."""
     lg = np.full(K + 1, -math.inf)
@@ -76,7 +83,7 @@ def log_ratios_of(log_weights, K):
     return lg
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def join_log(lg_a, lg_b, out):
     """Write to ``out`` the log-ratios of the union of two disjoint sets.
 
@@ -125,7 +132,7 @@ def margin(n: int) -> int:
     return j
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _top(lg):
     """The largest k with e_k > 0 among those kept."""
     k = len(lg) - 1
@@ -134,7 +141,7 @@ def _top(lg):
     return k
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def inclusion(lg, log_weights, n, J):
     """P(item in the sample of size n) for items that belong to the set with log-ratios lg[0 … n+J].
 
@@ -163,7 +170,7 @@ def inclusion(lg, log_weights, n, J):
     return p
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def joint_inclusion(lg, log_weights, n, J):
     """P(both items in the sample of size n) for every pair of items; the diagonal holds the single probabilities.
 

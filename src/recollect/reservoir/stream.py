@@ -2,11 +2,10 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from recollect.reservoir import file, merging, passes, ratios
@@ -15,7 +14,7 @@ from recollect.reservoir.random import seeded
 
 _LN2 = math.log(2.0)
 _PENDING = 256  # items that ``add`` gathers before they pass through the compiled code together
-_CHUNK = 65_536  # items of an iterable that are looked at together
+_CHUNK = 65_536  # items of an iterable that are passed through together
 
 
 class Estimate(NamedTuple):
@@ -30,45 +29,10 @@ class Estimate(NamedTuple):
         return math.sqrt(max(self.variance, 0.0))
 
 
-@njit(cache=True)
-def _outside(w, least, most):
-    """How many entries are neither 0 nor within [least, most]; NaN counts."""
-    count = 0
-    for x in w:
-        count += not ((x >= least) & (x <= most) | (x == 0.0))
-    return count
-
-
-class _Batch(NamedTuple):
-    """Weights that passed the checks; ``fits``: the linear pass can take all of them as they are, over 2^shift."""
-
-    values: np.ndarray
-    is_log: bool
-    shift: int
-    fits: bool
-
-    def scaled(self) -> tuple[np.ndarray, int]:
-        """Weights over 2^shift, from the first to the last that the linear pass can take, and their number."""
-        if self.fits:
-            return (np.ldexp(self.values, -self.shift) if self.shift else self.values), len(self.values)
-        with np.errstate(divide="ignore"):
-            relative = (self.values if self.is_log else np.log(self.values)) - self.shift * _LN2
-        wrong = (np.abs(relative) > RANGE * _LN2) & (relative > -np.inf)
-        fitting = int(np.argmax(wrong)) if wrong.any() else len(wrong)
-        if self.is_log:
-            return np.exp(relative[:fitting]), fitting
-        return np.ldexp(self.values[:fitting], -self.shift), fitting
-
-    def logs(self, start: int) -> np.ndarray:
-        """The logarithms of the weights from ``start`` on."""
-        with np.errstate(divide="ignore"):
-            return self.values[start:] if self.is_log else np.log(self.values[start:])
-
-
 def _first_shift(values: np.ndarray, is_log: bool) -> int:
     """The binary order of magnitude of the first positive weight; 0 if it is near 1 anyway."""
-    positive = (v for v in values if v > (-math.inf if is_log else 0.0))
-    first = float(next(positive, 0.0 if is_log else 1.0))
+    positive = (float(v) for v in values if v > (-math.inf if is_log else 0.0))
+    first = next(positive, 0.0 if is_log else 1.0)
     if not math.isfinite(first):
         return 0
     exponent = round(first / _LN2) if is_log else math.frexp(first)[1]
@@ -139,58 +103,76 @@ class Reservoir:
         given: Any = log_weights if is_log else weights
         items, given = (np.asarray(x) if _is_foreign_array(x) else x for x in (items, given))
         self._settle()
-        if _indexable(items) and _indexable(given):
-            self._feed(items, self._checked(given, is_log, len(items)))
-            return
-        before, kept, numbers = self._state.copy(), list(self._items), self._given.copy()
+        saved = None
         try:
-            items_left, given_left = iter(items), iter(given)
-            while True:
-                chunk = list(itertools.islice(items_left, _CHUNK))
-                values = list(itertools.islice(given_left, _CHUNK))
-                if not chunk and not values:
-                    break
-                self._feed(chunk, self._checked(values, is_log, len(chunk)))
+            for chunk, values, large in self._chunks(items, given):
+                values = np.ascontiguousarray(values, dtype=np.float64)
+                if values.shape != (len(chunk),):
+                    raise ValueError(
+                        f"one weight an item is needed: {len(chunk)} items, weights of shape {values.shape}"
+                    )
+                if saved is None and large:
+                    saved = self._state.copy(), list(self._items), self._given.copy()
+                if saved is None:
+                    self._check(values, is_log)
+                self._feed(chunk, values, is_log)
         except BaseException:
-            self._state, self._items, self._given = before, kept, numbers
+            if saved is not None:
+                self._state, self._items, self._given = saved
             raise
 
-    def _checked(self, given: Any, is_log: bool, expected: int) -> "_Batch":
-        values = np.ascontiguousarray(given, dtype=np.float64)
-        if values.shape != (expected,):
-            name = "log_weights" if is_log else "weights"
-            raise ValueError(f"{name} must have one entry an item: {expected} items, {name} of shape {values.shape}")
-        shift = int(self._state.counts[SHIFT]) if self._state.counts[HELD] else _first_shift(values, is_log)
-        if is_log:
-            fits = False
-        else:
-            fits = _outside(values, 2.0 ** max(shift - RANGE, -1074), 2.0 ** min(shift + RANGE, 1023)) == 0
-        if not fits:
-            good = (values >= (-np.inf if is_log else 0.0)) & (values < np.inf)
-            if not good.all():
-                at = int(np.argmin(good))
-                raise ValueError(f"item {self.seen + at} of the stream: {_complaint(values[at], is_log)}")
-        return _Batch(values, is_log, shift, fits)
+    def _chunks(self, items: Any, given: Any) -> Iterator[tuple[Any, Any, bool]]:
+        """Pieces of the input, and whether to make a copy to fall back on rather than check each piece beforehand."""
+        if _indexable(items) and _indexable(given):
+            if len(items) != len(given):
+                raise ValueError(f"as many weights as items are needed: {len(items)} items, {len(given)} weights")
+            if len(items):
+                yield items, given, len(items) > max(_CHUNK, self.capacity**2)
+            return
+        items, given = iter(items), iter(given)
+        while True:
+            chunk, values = list(itertools.islice(items, _CHUNK)), list(itertools.islice(given, _CHUNK))
+            if not chunk and not values:
+                return
+            yield chunk, values, len(chunk) == _CHUNK
+
+    def _check(self, values: np.ndarray, is_log: bool) -> None:
+        good = (values >= (-np.inf if is_log else 0.0)) & (values < np.inf)
+        if not good.all():
+            at = int(np.argmin(good))
+            raise ValueError(f"item {self.seen + at} of the stream: {_complaint(values[at], is_log)}")
 
     def _settle(self) -> None:
         """Let what ``add`` gathered pass through."""
         items, values = self._pending
         if items:
             self._pending = ([], [])
-            self._feed(items, self._checked(values, self._pending_is_log, len(items)))
+            self._feed(items, np.array(values, np.float64), self._pending_is_log)
 
-    def _feed(self, items: Any, batch: "_Batch") -> None:
-        state, values = self._state, batch.values
+    def _feed(self, items: Any, values: np.ndarray, is_log: bool) -> None:
+        """Pass weights through. A bad one among them is an error that leaves those before it passed through."""
+        state = self._state
         first = int(state.counts[SEEN])
         fed = 0
         if not state.counts[IS_LOG]:
-            state.counts[SHIFT] = batch.shift
-            weights, fed = batch.scaled()
-            passes.pass_linear(weights, *state)
-            if fed < len(values):
-                passes.to_logs(state)
+            if not state.counts[HELD]:
+                state.counts[SHIFT] = _first_shift(values, is_log)
+            shift = int(state.counts[SHIFT])
+            if is_log:
+                # 2^(2 RANGE), which the pass stops at, stands for every weight that is too large or too small.
+                relative = values - shift * _LN2
+                relative = np.where(np.abs(relative) > RANGE * _LN2, 2 * RANGE * _LN2, relative)
+                weights = np.where(values == -np.inf, 0.0, np.exp(relative))
+            else:
+                with np.errstate(over="ignore"):  # what overflows is above the range, and the pass stops there
+                    weights = np.ldexp(values, -shift) if shift else values
+            fed = passes.pass_linear(weights, *state)
         if fed < len(values):
-            log_weights = batch.logs(fed)
+            self._check(values[fed:], is_log)
+            if not state.counts[IS_LOG]:
+                passes.to_logs(state)
+            with np.errstate(divide="ignore"):
+                log_weights = values[fed:] if is_log else np.log(values[fed:])
             passes.pass_log(
                 log_weights, state.g, state.rows, state.weights, state.index, state.order, state.counts, state.rng
             )
@@ -199,7 +181,7 @@ class Reservoir:
             item = items[at]
             self._items[slot] = item.copy() if isinstance(item, np.ndarray) else item
             value = float(values[at])
-            if batch.is_log:
+            if is_log:
                 self._given[:, slot] = math.exp(value) if value < 709.0 else math.inf, value
             else:
                 self._given[:, slot] = value, math.log(value)
