@@ -65,7 +65,25 @@ def test_unsavable_items_leave_the_old_file(tmp_path):
     assert (tmp_path / "r").read_bytes() == old and os.listdir(tmp_path) == ["r"]
 
 
+@pytest.mark.parametrize(
+    "item", [np.array([object()]), np.zeros(2, "V0"), np.ma.masked_array([1.0], [True]), np.matrix("1")]
+)
+def test_items_that_would_not_come_back_are_refused(tmp_path, item):
+    r = Reservoir(1, seed=0)
+    r.add(item, 1.0)
+    with pytest.raises(TypeError, match="cannot be saved"):
+        r.save(tmp_path / "r")
+
+
+def test_the_file_has_the_usual_permissions(tmp_path):
+    filled().save(tmp_path / "r")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "r").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_unwritable_and_missing_places(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        filled().save(tmp_path)
     with pytest.raises(FileNotFoundError):
         filled().save(tmp_path / "no" / "r")
     with pytest.raises(FileNotFoundError):
@@ -141,6 +159,12 @@ def npy(array, **options):
         lambda h, m: m.update({"items.json": b"[" * 100_000}),
         lambda h, m: m.update({"items.json": b"not json"}),
         lambda h, m: m.update({"state.extra.npy": npy(np.zeros(1))}),
+        lambda h, m: m.update({"state.index.npy": npy(np.array([0, 1, 2, 900]))}),
+        lambda h, m: m.update({"state.index.npy": npy(np.array([0, 1, 2, -1]))}),
+        lambda h, m: m.update({"state.rng.npy": npy(np.zeros(4, np.uint64))}),
+        lambda h, m: m.update({"state.counts.npy": npy(np.array([200, 4, 2**40, 0]))}),
+        lambda h, m: m.update({"state.weights.npy": npy(-np.ones(4))}),
+        lambda h, m: m.update({"state.g.npy": npy(np.zeros(30))}),
     ],
 )
 def test_forged_files(tmp_path, change):

@@ -1,11 +1,13 @@
 """``Reservoir``: the compiled code against the law, hard streams, wrong input."""
 
+import copy
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -13,9 +15,23 @@ from recollect import Reservoir
 from recollect.reservoir import algorithm1, law, passes, random
 
 
+def in_logs(r):
+    """The state with every number as a logarithm."""
+    r._settle()
+    state = r._state.copy()
+    if not state.counts[passes.IS_LOG]:
+        passes.to_logs(state)
+    return state
+
+
 def snapshot(r):
     r._settle()
     return [a.tobytes() for a in r._state] + [list(r._items), r._given.tobytes()]
+
+
+def merged_with_itself():
+    a, b = Reservoir(5, seed=1), Reservoir(5, seed=2)
+    a.merge(b).merge(a)
 
 
 def test_random_words():
@@ -44,7 +60,7 @@ def test_ratios_match_the_law(n, kind):
     }[kind]
     r = Reservoir(n, seed=3)
     r.extend(range(t), log_weights=lw)
-    state = r._settled_logs()
+    state = in_logs(r)
     assert bool(r._state.counts[passes.IS_LOG]) == (kind == "log form")
     tolerance = 1e-12 * max(1.0, np.abs(lw[lw > -np.inf]).max())
     assert r.log_ratios() == pytest.approx(law.log_ratios(lw, n), abs=tolerance)
@@ -132,7 +148,7 @@ def test_merged_state_is_that_of_the_joint_stream():
     assert c.seen == 900 and len(c) == n
     assert c.items == c.indices.tolist() and np.array_equal(c.weights, w[c.indices])
     assert c.log_ratios() == pytest.approx(law.log_ratios(np.log(w), n), abs=1e-11)
-    state = c._settled_logs()
+    state = in_logs(c)
     for slot in state.order:
         expected = law.log_ratios(np.log(w[: state.index[slot]]), min(n, int(state.index[slot])))
         assert state.rows[slot, 1 : len(expected) + 1] == pytest.approx(expected, abs=1e-11)
@@ -234,6 +250,8 @@ def test_hard_weights(log_weights, n):
 
 
 @settings(max_examples=60, deadline=None)
+@example([1e300, 1e-300], 3, [])
+@example([1.7e308, 5e-324, 1.0], 3, [1])
 @given(
     st.lists(st.floats(0.0, allow_nan=False, allow_infinity=False), max_size=60),
     st.integers(1, 12),
@@ -283,6 +301,9 @@ def test_estimate_total_while_everything_is_kept():
     r.extend("abc", [1, 2, 3])
     assert r.estimate_total([1, 2, 3]) == (6.0, 0.0)
     assert r.estimate_total([1, 2, 3]).standard_error == 0.0
+    one = Reservoir(1, seed=0)
+    one.extend("abc", [1, 2, 3])
+    assert math.isnan(one.estimate_total([1.0]).standard_error)
 
 
 # -- items of every kind
@@ -294,6 +315,12 @@ def test_items_of_every_kind():
     r.extend(rows, [1.0, 1.0, 1.0])
     rows[:] = -1
     assert all((item >= 0).all() for item in r.items)  # kept rows are copies
+    r = Reservoir(3, seed=0)
+    buffer = np.zeros(2)
+    for k in range(3):
+        buffer[:] = k
+        r.add(buffer, 1.0)
+    assert [item.tolist() for item in r.items] == [[0, 0], [1, 1], [2, 2]]
     r = Reservoir(4, seed=0)
     r.extend((c for c in "wxyz"), (x for x in [1, 2, 3, 4]))
     assert r.items == ["w", "x", "y", "z"] and r.weights.tolist() == [1, 2, 3, 4]
@@ -332,6 +359,11 @@ def test_items_of_every_kind():
         (lambda r: r.merge(r), "share their seed"),
         (lambda r: Reservoir.merge_all([]), "at least one"),
         (lambda r: Reservoir(0), "capacity must be at least 1, got 0"),
+        (lambda r: Reservoir(10**9), "needs 8,000,000,008,000,000,000 bytes"),
+        (lambda r: r.add("x", 10**400), "item 50 of the stream: weight is inf"),
+        (lambda r: r.add("x", log_weight=1e10), "item 50 of the stream: log_weight is 10000000000.0"),
+        (lambda r: r.extend("xy", log_weights=[0.0, 1e19]), "item 51 of the stream: log_weight is 1e"),
+        (lambda r: merged_with_itself(), "one was merged from the other"),
     ],
 )
 def test_wrong_values(call, message):
@@ -351,6 +383,13 @@ def test_wrong_values(call, message):
         lambda r: r.extend("x"),
         lambda r: r.merge("x"),
         lambda r: r.add("x", "heavy"),
+        lambda r: r.add("x", np.array([2.0])),
+        lambda r: r.add("x", 1j),
+        lambda r: r.extend(["x"], ["1.5"]),
+        lambda r: r.extend(["x"], np.ma.masked_array([1.0], [True])),
+        lambda r: r.extend("x", 1.0),
+        lambda r: r.extend(5, [1.0]),
+        lambda r: Reservoir.merge_all(["x"]),
         lambda r: Reservoir(2.5),
         lambda r: Reservoir(True),
     ],
@@ -372,3 +411,29 @@ def test_weight_zero_is_seen_and_never_kept():
     assert r.items == ["d"] and r.inclusion_probabilities().tolist() == [1.0]
     r.extend("fg", [1e-300, 1e300])
     assert r.items == ["d", "f", "g"]
+
+
+def test_a_sequence_that_fails_leaves_the_reservoir_as_it_was():
+    class Failing(Sequence):
+        def __len__(self):
+            return 300
+
+        def __getitem__(self, i):
+            if i > 250:
+                raise OSError("disk")
+            return i
+
+    r = Reservoir(3, seed=0)
+    r.extend(range(50), np.ones(50))
+    before = snapshot(r)
+    with pytest.raises(OSError, match="disk"):
+        r.extend(Failing(), np.arange(1, 301) ** 8.0)
+    assert snapshot(r) == before
+
+
+def test_copies_are_independent():
+    r = Reservoir(3, seed=0)
+    r.extend(range(50), np.ones(50))
+    twin, before = copy.copy(r), snapshot(r)
+    twin.extend(range(50), np.full(50, 1e6))
+    assert snapshot(r) == before and twin.seen == 100

@@ -12,7 +12,7 @@ import io
 import json
 import math
 import os
-import tempfile
+import secrets
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 
 from recollect.errors import FileError
 from recollect.reservoir import passes, ratios
-from recollect.reservoir.passes import HELD, IS_LOG, SEEN, State
+from recollect.reservoir.passes import HELD, IS_LOG, SEEN, SHIFT, State
 
 FORMAT, VERSION, LAW = "recollect reservoir", 1, "product"
 
@@ -30,27 +30,25 @@ FORMAT, VERSION, LAW = "recollect reservoir", 1, "product"
 
 
 def _encode(item: Any, arrays: list[np.ndarray]) -> Any:
-    if item is None or isinstance(item, (bool, str)):
+    """An item in JSON, its arrays put aside. Types are matched exactly: what could come back as another is refused."""
+    kind = type(item)
+    if item is None or kind in (bool, str, int):
         return item
-    if isinstance(item, (np.ndarray, np.generic)):
-        if item.dtype.hasobject:
-            raise TypeError(f"items with NumPy object arrays cannot be saved (dtype {item.dtype})")
-        arrays.append(np.asarray(item))
-        return {"scalar" if isinstance(item, np.generic) else "array": len(arrays) - 1}
-    if isinstance(item, int):
-        return item
-    if isinstance(item, float):
+    if kind is float:
         return item if math.isfinite(item) else {"float": repr(item)}
-    if isinstance(item, bytes):
+    if kind is bytes:
         return {"bytes": base64.b64encode(item).decode()}
-    if type(item) is tuple:
+    if kind is np.ndarray or isinstance(item, np.generic):
+        arrays.append(np.asarray(item))
+        return {"array" if kind is np.ndarray else "scalar": len(arrays) - 1}
+    if kind is tuple:
         return {"tuple": [_encode(x, arrays) for x in item]}
-    if type(item) is list:
+    if kind is list:
         return [_encode(x, arrays) for x in item]
-    if type(item) is dict and all(isinstance(k, str) for k in item):
+    if kind is dict and all(type(k) is str for k in item):
         return {"dict": {k: _encode(x, arrays) for k, x in item.items()}}
     raise TypeError(
-        f"items of type {type(item).__name__} cannot be saved; None, booleans, numbers, strings, bytes, NumPy arrays, "
+        f"items of type {kind.__name__} cannot be saved; None, booleans, numbers, strings, bytes, NumPy arrays, "
         "and tuples, lists and string-keyed dictionaries of these can: keep a key instead of the object"
     )
 
@@ -83,16 +81,26 @@ def _decode(item: Any, arrays: dict[int, np.ndarray]) -> Any:
 
 def _npy(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.asarray(array), allow_pickle=False)
+    try:
+        np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
+        sound = _parse_npy(buffer.getvalue()).dtype == array.dtype
+    except ValueError:
+        sound = False
+    if not sound:
+        raise TypeError(f"arrays of dtype {array.dtype} cannot be saved: the file would not bring them back")
     return buffer.getvalue()
 
 
-def write(path: Any, state: State, origin: np.ndarray, given: np.ndarray, items: list[Any]) -> None:
+Origins = frozenset[tuple[int, ...]]
+
+
+def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: list[Any]) -> None:
     """Write to a temporary name beside ``path``, flush it to disk, then rename."""
     arrays: list[np.ndarray] = []
     encoded = json.dumps([_encode(item, arrays) for item in items], allow_nan=False).encode()
     held = len(items)
-    fields = {**state._asdict(), "rows": state.rows[:held], "origin": origin, "given": given[:, :held]}
+    fields = {**state._asdict(), "rows": state.rows[:held], "origins": np.array(sorted(origins), np.uint64)}
+    fields["given"] = given[:, :held]
     members = {f"state.{name}.npy": _npy(array) for name, array in fields.items()}
     members["items.json"] = encoded
     members.update({f"array.{k}.npy": _npy(array) for k, array in enumerate(arrays)})
@@ -103,7 +111,10 @@ def write(path: Any, state: State, origin: np.ndarray, given: np.ndarray, items:
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; a reservoir is saved in a file")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "wb") as out:
             with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
@@ -161,26 +172,41 @@ def _members(raw: bytes) -> dict[str, bytes]:
     return content
 
 
-def _sound(state: State, origin: np.ndarray, given: np.ndarray, items: list[Any]) -> bool:
+def _falling(ratios_: np.ndarray) -> bool:
+    """Whether ratios fall along the last axis, as Newton's inequalities have it, to within rounding."""
+    above, below = ratios_[..., 1:-1], ratios_[..., 2:]
+    return bool(np.all((below <= above) | np.isclose(below, above, rtol=1e-9)))
+
+
+def _sound(state: State, origins: np.ndarray, given: np.ndarray, items: list[Any]) -> bool:
     """Whether the parts fit together; indices in particular, since compiled code does not check them."""
     n, held = len(state.order), int(state.counts[HELD])
     pattern = passes.empty(n, np.zeros(4, np.uint64))
+    in_logs = int(state.counts[IS_LOG])
     return (
         all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(state, pattern, strict=True))
-        and origin.shape == (4,)
-        and origin.dtype == np.uint64
+        and origins.ndim == 2
+        and origins.shape[1] == 4
+        and origins.dtype == np.uint64
         and given.shape == (2, n)
         and given.dtype == np.float64
         and 0 <= held == len(items) <= n
         and held <= int(state.counts[SEEN])
-        and int(state.counts[IS_LOG]) in (0, 1)
+        and in_logs in (0, 1)
+        and abs(int(state.counts[SHIFT])) < 2**31
         and sorted(state.order.tolist()) == list(range(n))
+        and bool(np.all((state.index[:held] >= 0) & (state.index[:held] < state.counts[SEEN])))
+        and bool(state.rng.any())
         and not any(np.isnan(a).any() for a in (state.g, state.rows, state.weights, state.block, given))
+        and (in_logs == 1 or bool(np.all(state.g >= 0) and np.all(state.weights[:held] > 0)))
+        and (held == 0 or bool(state.g[held] > (-np.inf if in_logs else 0)))
+        and _falling(state.g)
+        and _falling(state.rows[:held])
         and len(state.g) == n + ratios.margin(n) + 1
     )
 
 
-def read(path: Any) -> tuple[State, np.ndarray, np.ndarray, list[Any]]:
+def read(path: Any) -> tuple[State, Origins, np.ndarray, list[Any]]:
     """Read and check a file; any fault in it is a ``FileError`` that says which."""
     path = Path(path)
     raw = path.read_bytes()
@@ -192,11 +218,11 @@ def read(path: Any) -> tuple[State, np.ndarray, np.ndarray, list[Any]]:
         n, held = len(fields["order"]), len(items)
         rows, given = np.zeros((n, n + 1)), np.zeros((2, n))
         rows[:held], given[:, :held] = fields.pop("rows"), fields.pop("given")
-        origin = fields.pop("origin")
+        origins = fields.pop("origins")
         state = State(rows=rows, **fields)
-        if not _sound(state, origin, given, items):
+        if not _sound(state, origins, given, items):
             raise ValueError("its parts do not fit together")
     except Exception as fault:  # whatever a damaged file provokes is the file's fault
         reason = str(fault) or type(fault).__name__
         raise FileError(f"{path} is not a sound reservoir file: {reason}") from fault
-    return state, origin, given, items
+    return state, frozenset(tuple(int(w) for w in row) for row in origins), given, items

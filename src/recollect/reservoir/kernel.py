@@ -275,7 +275,8 @@ def _place(state: State, item: Any, log_weight: Array, accept: Array, drop: Arra
 
 def _write(rows: Array, leaf: ArrayLike, slot: Array) -> Array:
     leaf = jnp.asarray(leaf)
-    if leaf.shape != rows.shape[1:] or not (leaf.weak_type or leaf.dtype == rows.dtype):
+    same_kind = leaf.weak_type and leaf.dtype.kind == rows.dtype.kind  # a bare Python number of that kind
+    if leaf.shape != rows.shape[1:] or not (same_kind or leaf.dtype == rows.dtype):
         raise ValueError(
             "item must match the example given to init: "
             f"expected {rows.dtype}{list(rows.shape[1:])}, got {leaf.dtype}{list(leaf.shape)}"

@@ -1,7 +1,9 @@
 """``Reservoir``: an exact weighted sample of a stream of anything."""
 
+import copy
 import itertools
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from recollect.reservoir.passes import HELD, IS_LOG, RANGE, SEEN, SHIFT
 from recollect.reservoir.random import seeded
 
 _LN2 = math.log(2.0)
+_LARGEST_LOG = 1e9  # beyond it float64 could no longer tell weights apart that differ by a factor of a few
 _PENDING = 256  # items that ``add`` gathers before they pass through the compiled code together
 _CHUNK = 65_536  # items of an iterable that are passed through together
 
@@ -39,6 +42,21 @@ def _first_shift(values: np.ndarray, is_log: bool) -> int:
     return exponent if abs(exponent) > RANGE // 2 else 0
 
 
+def _number(value: Any) -> float:
+    """A weight as a float; what is not one number is refused."""
+    if isinstance(value, (str, bytes, complex)) or getattr(value, "ndim", 0):
+        raise TypeError(f"a weight must be a number, got {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _own(item: Any) -> Any:
+    """The item, or a copy of it where the caller may go on to write into its memory."""
+    return item.copy() if isinstance(item, (np.ndarray, np.void)) else item
+
+
 class Reservoir:
     """Keep ``capacity`` items of a stream, each subset of that size with probability ∝ the product of its weights.
 
@@ -56,6 +74,8 @@ class Reservoir:
         capacity: how many items to keep, n.
         seed: an integer (or anything ``numpy.random.SeedSequence`` takes). The same seed, items and weights give the
             same sample. Reservoirs that are to be merged need different seeds. None: from the operating system.
+
+    A reservoir belongs to one thread. It takes 8 capacity² bytes.
     """
 
     def __init__(self, capacity: int, seed: Any = None):
@@ -63,8 +83,13 @@ class Reservoir:
             raise TypeError(f"capacity must be an integer, got {type(capacity).__name__}")
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
-        self._origin = seeded(seed)  # tells reservoirs that share their randomness apart from independent ones
-        self._state = passes.empty(int(capacity), self._origin)
+        need, have = 8 * int(capacity) * (int(capacity) + 1), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if need > have:
+            raise ValueError(f"capacity={capacity} needs {need:,} bytes (8 capacity²), this machine has {have:,}")
+        rng = seeded(seed)
+        # What its randomness, or that of those merged into it, began as: tells whether two samples are independent.
+        self._origins = frozenset([tuple(int(word) for word in rng)])
+        self._state = passes.empty(int(capacity), rng)
         self._items: list[Any] = [None] * int(capacity)
         self._given = np.zeros((2, int(capacity)))  # by slot: weight and log-weight
         self._pending: tuple[list[Any], list[float]] = ([], [])
@@ -78,13 +103,15 @@ class Reservoir:
         if is_log == (log_weight is None):
             raise TypeError("give exactly one of weight and log_weight")
         value = log_weight if is_log else weight
-        if not (-math.inf <= value < math.inf if is_log else 0.0 <= value < math.inf):
-            raise ValueError(f"item {self.seen} of the stream: {_complaint(float(value), is_log)}")
+        if type(value) is not float:
+            value = _number(value)
+        if not (-_LARGEST_LOG <= value <= _LARGEST_LOG or value == -math.inf if is_log else 0.0 <= value < math.inf):
+            raise ValueError(f"item {self.seen} of the stream: {_complaint(value, is_log)}")
         if is_log != self._pending_is_log:
             self._settle()
             self._pending_is_log = is_log
         items, values = self._pending
-        items.append(item)
+        items.append(_own(item))
         values.append(value)
         if len(items) >= _PENDING:
             self._settle()
@@ -106,7 +133,7 @@ class Reservoir:
         saved = None
         try:
             for chunk, values, large in self._chunks(items, given):
-                values = np.ascontiguousarray(values, dtype=np.float64)
+                values = _floats(values)
                 if values.shape != (len(chunk),):
                     raise ValueError(
                         f"one weight an item is needed: {len(chunk)} items, weights of shape {values.shape}"
@@ -127,8 +154,12 @@ class Reservoir:
             if len(items) != len(given):
                 raise ValueError(f"as many weights as items are needed: {len(items)} items, {len(given)} weights")
             if len(items):
-                yield items, given, len(items) > max(_CHUNK, self.capacity**2)
+                plain = type(items) in (list, tuple, range, np.ndarray)  # others may fail when an item is fetched
+                yield items, given, not plain or len(items) > max(_CHUNK, self.capacity**2)
             return
+        for name, x in (("items", items), ("weights", given)):
+            if np.ndim(x) == 0 and not isinstance(x, Iterable):
+                raise TypeError(f"{name} must be a sequence or another iterable, got {type(x).__name__}")
         items, given = iter(items), iter(given)
         while True:
             chunk, values = list(itertools.islice(items, _CHUNK)), list(itertools.islice(given, _CHUNK))
@@ -137,7 +168,8 @@ class Reservoir:
             yield chunk, values, len(chunk) == _CHUNK
 
     def _check(self, values: np.ndarray, is_log: bool) -> None:
-        good = (values >= (-np.inf if is_log else 0.0)) & (values < np.inf)
+        low, high = (-_LARGEST_LOG, _LARGEST_LOG) if is_log else (0.0, np.finfo(np.float64).max)
+        good = (values >= low) & (values <= high) | (values == -np.inf if is_log else False)
         if not good.all():
             at = int(np.argmin(good))
             raise ValueError(f"item {self.seen + at} of the stream: {_complaint(values[at], is_log)}")
@@ -146,8 +178,8 @@ class Reservoir:
         """Let what ``add`` gathered pass through."""
         items, values = self._pending
         if items:
-            self._pending = ([], [])
             self._feed(items, np.array(values, np.float64), self._pending_is_log)
+            self._pending = ([], [])
 
     def _feed(self, items: Any, values: np.ndarray, is_log: bool) -> None:
         """Pass weights through. A bad one among them is an error that leaves those before it passed through."""
@@ -164,8 +196,12 @@ class Reservoir:
                 relative = np.where(np.abs(relative) > RANGE * _LN2, 2 * RANGE * _LN2, relative)
                 weights = np.where(values == -np.inf, 0.0, np.exp(relative))
             else:
-                with np.errstate(over="ignore"):  # what overflows is above the range, and the pass stops there
-                    weights = np.ldexp(values, -shift) if shift else values
+                weights = values
+                if shift:
+                    with np.errstate(over="ignore", under="ignore"):
+                        weights = np.ldexp(values, -shift)
+                    # A weight that left the type must not pass for 0: the pass stops at the least one and at inf.
+                    weights = np.where((weights == 0.0) & (values > 0.0), 5e-324, weights)
             fed = passes.pass_linear(weights, *state)
         if fed < len(values):
             self._check(values[fed:], is_log)
@@ -178,11 +214,11 @@ class Reservoir:
             )
         for slot in np.flatnonzero(state.index[: state.counts[HELD]] >= first):
             at = int(state.index[slot]) - first
-            item = items[at]
-            self._items[slot] = item.copy() if isinstance(item, np.ndarray) else item
+            self._items[slot] = _own(items[at])
             value = float(values[at])
             if is_log:
-                self._given[:, slot] = math.exp(value) if value < 709.0 else math.inf, value
+                with np.errstate(over="ignore"):
+                    self._given[:, slot] = np.exp(value), value
             else:
                 self._given[:, slot] = value, math.log(value)
 
@@ -231,30 +267,33 @@ class Reservoir:
 
     def log_ratios(self) -> np.ndarray:
         """log(e_k / e_{k−1}) of all weights seen, k = 1 … capacity; −inf beyond the number of items seen."""
-        return self._settled_logs().g[1 : self.capacity + 1]
+        return self._log_ratios()[1 : self.capacity + 1]
 
-    def _settled_logs(self) -> passes.State:
+    def _log_ratios(self) -> np.ndarray:
+        """All log-ratios that are kept, with everything shown so far in them; the state stays as it is."""
         self._settle()
-        state = self._state.copy()
-        if not state.counts[IS_LOG]:
-            passes.to_logs(state)
-        return state
+        g = self._state.g.copy()
+        if self._state.counts[IS_LOG]:
+            return g
+        passes.flush(g, self._state.block.copy())
+        with np.errstate(divide="ignore"):
+            return np.log(g) + float(self._state.counts[SHIFT]) * _LN2
 
     def inclusion_probabilities(self) -> np.ndarray:
         """For each of ``items``, the probability, over all randomness, that a stream like this one keeps it."""
-        lg, n = self._settled_logs().g, self.capacity
+        lg, n = self._log_ratios(), self.capacity
         return ratios.inclusion(lg, self.log_weights, n, ratios.margin(n))
 
     def joint_inclusion_probabilities(self) -> np.ndarray:
         """For each pair of ``items``, the probability that both are kept."""
-        lg, n = self._settled_logs().g, self.capacity
+        lg, n = self._log_ratios(), self.capacity
         return ratios.joint_inclusion(lg, self.log_weights, n, ratios.margin(n))
 
     def estimate_total(self, values: ArrayLike) -> Estimate:
         """Estimate the sum of a quantity over the whole stream from its values at ``items``.
 
         Horvitz and Thompson's estimate Σ y/π, unbiased for streams without weight-0 items, with Sen, Yates and
-        Grundy's estimate of its variance (0 while everything is kept).
+        Grundy's estimate of its variance: 0 while everything is kept, NaN when one item was kept of several.
 
         >>> r = Reservoir(8, seed=1)
         >>> r.extend(range(1000), np.full(1000, 0.5))
@@ -274,6 +313,8 @@ class Reservoir:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(pairs > 0, np.outer(p, p) / pairs - 1.0, 0.0)
         variance = 0.5 * np.sum(share * (scaled[:, None] - scaled[None, :]) ** 2)
+        if len(y) == 1 and p[0] < 1.0:
+            variance = math.nan
         return Estimate(float(scaled.sum()), float(variance))
 
     # -- joining and keeping
@@ -287,17 +328,18 @@ class Reservoir:
             raise TypeError(f"can merge with another Reservoir only, got {type(other).__name__}")
         if other.capacity != self.capacity:
             raise ValueError(f"capacities differ: {self.capacity} and {other.capacity}; both samples must be as large")
-        if np.array_equal(self._origin, other._origin):
+        if self._origins & other._origins:
             raise ValueError(
-                "the two reservoirs share their seed (or are one), so their samples are not independent; "
-                "give each its own, such as seed=[0, shard]"
+                "the two reservoirs share their seed, or one was merged from the other, so their samples are not "
+                "independent; give each its own seed, such as seed=[0, shard], and merge each once"
             )
         self._settle()
         other._settle()
         if seed is None:
             seed = [int(word) for word in np.concatenate([self._state.rng, other._state.rng])]
         merged = Reservoir(self.capacity, seed)
-        merged._state, origin = merging.merge(self._state, other._state, merged._origin)
+        merged._origins = self._origins | other._origins
+        merged._state, origin = merging.merge(self._state, other._state, merged._state.rng)
         for slot, (side, s) in enumerate(origin):
             source = (self, other)[side]
             merged._items[slot] = source._items[s]
@@ -310,15 +352,17 @@ class Reservoir:
         reservoirs = list(reservoirs)
         if not reservoirs:
             raise ValueError("merge_all needs at least one reservoir")
-        merged = reservoirs[0]._copy()
+        if not isinstance(reservoirs[0], Reservoir):
+            raise TypeError(f"can merge reservoirs only, got {type(reservoirs[0]).__name__}")
+        merged = copy.copy(reservoirs[0])
         for k, other in enumerate(reservoirs[1:]):
             merged = merged.merge(other, seed=None if seed is None else [seed, k])
         return merged
 
-    def _copy(self) -> "Reservoir":
+    def __copy__(self) -> "Reservoir":
         self._settle()
         twin = Reservoir(self.capacity, 0)
-        twin._origin = self._origin
+        twin._origins = self._origins
         twin._state = self._state.copy()
         twin._items = list(self._items)
         twin._given = self._given.copy()
@@ -332,14 +376,14 @@ class Reservoir:
         """
         self._settle()
         held = int(self._state.counts[HELD])
-        file.write(path, self._state, self._origin, self._given, self._items[:held])
+        file.write(path, self._state, self._origins, self._given, self._items[:held])
 
     @classmethod
     def load(cls, path: Any) -> "Reservoir":
         """Read what ``save`` wrote; the reservoir continues bit for bit. ``FileError`` if the file is not sound."""
-        state, origin, given, items = file.read(path)
+        state, origins, given, items = file.read(path)
         r = cls(len(state.order), 0)
-        r._origin, r._state, r._given = origin, state, given
+        r._origins, r._state, r._given = origins, state, given
         r._items[: len(items)] = items
         return r
 
@@ -353,7 +397,17 @@ def _is_foreign_array(x: Any) -> bool:
     return hasattr(x, "__array__") and not isinstance(x, np.ndarray)
 
 
+def _floats(values: Any) -> np.ndarray:
+    """Weights as float64; text, dates, complex and masked entries are refused rather than converted."""
+    array = np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray) or array.dtype.kind not in "biufO":
+        raise TypeError(f"weights must be numbers, got {type(values).__name__} of {array.dtype}")
+    if array.dtype.kind == "O":
+        array = np.array([_number(v) for v in array.ravel()]).reshape(array.shape)
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
 def _complaint(value: float, is_log: bool) -> str:
     if is_log:
-        return f"log_weight is {value}; finite numbers, or -inf for weight 0, are allowed"
+        return f"log_weight is {value}; numbers within ±1e9, or -inf for weight 0, are allowed"
     return f"weight is {value}; 0 and finite positive numbers are allowed"
