@@ -66,7 +66,7 @@ def test_unsavable_items_leave_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "item", [np.array([object()]), np.zeros(2, "V0"), np.ma.masked_array([1.0], [True]), np.matrix("1")]
+    "item", [np.array([object()]), np.zeros(2, "V0"), np.ma.masked_array([1.0], [True])]
 )
 def test_items_that_would_not_come_back_are_refused(tmp_path, item):
     r = Reservoir(1, seed=0)
