@@ -6,7 +6,8 @@ READY := .venv/ready
 .PHONY: demo test lint clean
 
 demo: $(READY)
-	$(BIN)/recollect demo --out demo
+	rm -rf demo
+	$(BIN)/recollect reproduce fig4 --preset robust --out demo --seeds 3
 
 test: $(READY)
 	$(BIN)/ruff check .

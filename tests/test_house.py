@@ -12,19 +12,27 @@ SOURCE = Path(__file__).parents[1] / "src" / "recollect"
 # Each room may import the rooms listed; "errors" and "_version" are open to all.
 ROOMS = {
     "reservoir": set(),
+    "prng": set(),
     "memory": {"reservoir"},
     "networks": set(),
     "learning": set(),
     "agents": {"reservoir", "memory", "networks", "learning"},
     "envs": set(),
-    "training": {"agents", "envs"},
+    "training": {"agents", "envs", "prng"},
+    "compiled": {"reservoir", "networks", "agents", "envs", "training"},
     "statistics": set(),
     "runs": set(),
     "plots": {"reservoir", "runs", "statistics"},
-    "experiments": {"agents", "envs", "training", "runs", "statistics", "plots"},
+    "progress": {"training"},
     "bench": {"reservoir", "agents", "envs", "training", "experiments"},
 }
-OPTIONAL = {"matplotlib": {"plots"}, "gymnasium": {"envs"}, "numba": {"reservoir", "bench"}, "optax": {"agents"}}
+ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
+OPTIONAL = {
+    "matplotlib": {"plots"},
+    "gymnasium": {"envs"},
+    "numba": {"reservoir", "compiled", "bench"},
+    "optax": {"agents"},
+}
 
 
 def imports_of(path):

@@ -4,21 +4,41 @@ The public names below are imported when first used, so that ``import recollect`
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from recollect._version import __version__
 
 if TYPE_CHECKING:
+    from recollect.agents.episodic import EpisodicActorCritic
+    from recollect.agents.recurrent import RecurrentActorCritic
+    from recollect.envs.secret_informant import SecretInformant
     from recollect.errors import FileError, RecollectError
     from recollect.reservoir.stream import Reservoir
+    from recollect.training import Result, train
 
 _HOME = {
+    "EpisodicActorCritic": "recollect.agents.episodic",
     "FileError": "recollect.errors",
     "RecollectError": "recollect.errors",
+    "RecurrentActorCritic": "recollect.agents.recurrent",
     "Reservoir": "recollect.reservoir.stream",
+    "Result": "recollect.training",
+    "SecretInformant": "recollect.envs.secret_informant",
+    "train": "recollect.training",
 }
 
-__all__ = ["FileError", "RecollectError", "Reservoir", "__version__"]
+__all__ = [
+    "EpisodicActorCritic",
+    "FileError",
+    "RecollectError",
+    "RecurrentActorCritic",
+    "Reservoir",
+    "Result",
+    "SecretInformant",
+    "__version__",
+    "train",
+]
 
 
 def __getattr__(name: str):
@@ -31,3 +51,11 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+# gymnasium.make("recollect:recollect/SecretInformant-v0") imports this module after Gymnasium; by itself, importing
+# recollect does not import Gymnasium.
+if "gymnasium" in sys.modules:
+    from recollect.envs import register
+
+    register()

@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import time
 from pathlib import Path
 
 from recollect._version import __version__
@@ -14,7 +13,17 @@ recollect: reinforcement-learning agents that learn online what to remember.
 
 A tour, from a minute to an afternoon:
 
-  recollect demo                 an exact weighted sample of a stream, and its picture
+  recollect reproduce fig4 --preset robust
+                                 train the paper's agent beside its recurrent baseline, draw the
+                                 figure, and hold the result against each of the paper's claims
+  recollect reproduce all        the same for figures 3 to 6, to the letter of the paper
+  recollect plot runs/fig4-robust
+                                 draw a run again from its folder, also while it is under way
+  recollect study                many seeds of each figure: shares solved, with intervals
+  recollect tune 1               the paper's grid for the recurrent baseline
+  recollect readings             search the choices that the paper leaves open
+
+  recollect bench inclusion      an exact weighted sample of a stream, and its picture
   recollect bench reservoir      how fast the sampler is, beside others, in one run
   recollect bench algorithm1     where the paper's Algorithm 1, as printed, silently stops sampling
 
@@ -25,6 +34,9 @@ In Python:
   r.extend(items, weights)       # any stream, in any pieces
   r.items, r.inclusion_probabilities()
 """
+
+FIGURES = ("fig3", "fig4", "fig5", "fig6")
+PRESETS = ("paper", "robust")
 
 
 def _progress(text: str) -> None:
@@ -92,28 +104,6 @@ def _bench_algorithm1(args: argparse.Namespace) -> None:
     )
 
 
-class _Live:
-    """One line a second or so on stderr: enough for a log file and for a terminal."""
-
-    def __init__(self, label: str, episodes: int):
-        self.label, self.episodes = label, episodes
-        self.start = self.shown = time.monotonic()
-
-    def __call__(self, progress) -> None:
-        now = time.monotonic()
-        if now - self.shown < 5:
-            return
-        self.shown = now
-        done = float(progress.episodes.mean()) / self.episodes
-        rate = progress.total_steps / (now - self.start)
-        print(
-            f"  {self.label}: {done:4.0%} of episodes, {rate:,.0f} steps/s, return {progress.recent_return:.3f}, "
-            f"slowest seed {progress.episodes.min():,} episodes after {progress.steps:,} steps",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
 def _write_report(args: argparse.Namespace, report: dict) -> None:
     from recollect.runs import command_line, versions
 
@@ -126,10 +116,67 @@ def _write_report(args: argparse.Namespace, report: dict) -> None:
         print(f"written: {args.out}")
 
 
+def _print_verdict(verdict: dict) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    table = Table(show_lines=True, title=f"{verdict['figure']}: {verdict['title']}, preset {verdict['preset']}")
+    for column in ("figure", "claim", "measured", "seeds", "verdict"):
+        table.add_column(column, min_width=len(column), ratio=3 if column in ("claim", "measured") else None)
+    for row in verdict["rows"]:
+        colour = "green" if row["verdict"] == "holds" else "yellow" if row["holding"] else "red"
+        claim = f"{escape(row['claim'])}\n[dim]{escape(row['criterion'])}[/dim]"
+        outcome = f"[{colour}]{row['verdict']}[/{colour}]"
+        table.add_row(verdict["figure"], claim, escape(row["measured"]), str(row["seeds"]), outcome)
+    console.print(table)
+    if verdict["note"]:
+        console.print(f"mind: {verdict['note']}", style="yellow")
+
+
+def _reproduce(args: argparse.Namespace) -> None:
+    from recollect.experiments import reproduce
+    from recollect.progress import watching
+
+    names = FIGURES if args.figure == "all" else (args.figure,)
+    plans = {}
+    for name in names:
+        plan = reproduce.make_plan(
+            name,
+            args.preset,
+            args.seeds,
+            args.episodes,
+            max_steps=args.max_steps,
+            with_baseline=not args.no_baseline,
+        )
+        default = (args.out or Path("runs")) / f"{name}-{args.preset}"
+        plans[default if args.figure == "all" else args.out or default] = plan
+    reproduce.check(plans)
+    for path, plan in plans.items():
+        seeds = " and ".join(f"{len(job.seeds)} seeds of the {job.name} agent" for job in plan.jobs)
+        print(f"{plan.figure}: {seeds}, {plan.episodes:,} episodes each", file=sys.stderr, flush=True)
+        with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
+            reproduce.train(plan, path, watch)
+        verdict, pictures = reproduce.conclude(path)
+        _print_verdict(verdict)
+        print(f"picture: {' '.join(str(picture) for picture in pictures)}")
+        print(f"folder:  {path}")
+
+
+def _plot(args: argparse.Namespace) -> None:
+    from recollect.plots import draw_figure
+
+    print(f"picture: {' '.join(str(picture) for picture in draw_figure(args.folder))}")
+
+
 def _study(args: argparse.Namespace) -> None:
     from recollect.agents.episodic import EpisodicActorCritic
     from recollect.experiments.paper import FIGURES
     from recollect.experiments.study import study
+    from recollect.progress import Lines
 
     rows = {}
     for name in args.figures:
@@ -140,7 +187,7 @@ def _study(args: argparse.Namespace) -> None:
             experiment.env,
             args.episodes or experiment.episodes,
             range(args.first_seed, args.first_seed + args.seeds),
-            on_progress=_Live(name, args.episodes or experiment.episodes),
+            on_progress=Lines(name, args.episodes or experiment.episodes),
             records_per_call=args.records,
             max_steps=int(args.max_steps * (args.episodes or experiment.episodes) * experiment.env.shortest_episode),
         )
@@ -152,46 +199,54 @@ def _tune(args: argparse.Namespace) -> None:
     from recollect.experiments.paper import BASELINE_RATES
     from recollect.experiments.tune import tune_baseline
 
-    lives: dict[tuple, _Live] = {}
-    episodes = args.episodes or {1: 25_000, 2: 50_000}[args.decisions]
+    def show(row: dict) -> None:
+        print(f"  {row}", file=sys.stderr, flush=True)
+
     rates = tuple(BASELINE_RATES[x] for x in args.rates)
-
-    def show(width, rate, progress):
-        lives.setdefault((width, rate), _Live(f"width {width}, rate {rate:.6f}", episodes))(progress)
-
-    rows = tune_baseline(args.decisions, args.widths, rates, episodes, on_progress=show)
+    rows = tune_baseline(args.decisions, args.widths, rates, args.episodes, on_row=show)
     _write_report(args, {"decisions": args.decisions, "rows": rows})
 
 
 def _readings(args: argparse.Namespace) -> None:
     from recollect.experiments.paper import FIGURES
     from recollect.experiments.readings import programs, search
+    from recollect.progress import Lines
 
     experiment = FIGURES[args.figure]
-    which = programs()[args.part :: args.parts]
-    rows = []
-    live = _Live(args.figure, experiment.episodes)
-    for row in search(experiment, args.readings, args.seeds, which, on_progress=live, records_per_call=args.records):
-        rows.append(row)
-        if len(rows) % args.readings == 0:
-            best = max(rows, key=lambda r: r["solved_at_end"])
-            print(f"  {len(rows)} readings; best so far {best}", file=sys.stderr, flush=True)
-            rows.sort(key=lambda r: (r["solved_at_end"], r["solved"], r["finished"]), reverse=True)
-            if args.out is not None:
-                _write_report(args, {"figure": args.figure, "readings": rows})
-    if args.out is None:
-        _write_report(args, {"figure": args.figure, "readings": rows})
+    which = [(k, program) for k, program in enumerate(programs()) if k % args.parts == args.part]
+    rows = search(
+        experiment,
+        args.readings,
+        args.seeds,
+        which,
+        max_steps=int(args.max_steps * experiment.episodes * experiment.env.shortest_episode),
+        on_progress=Lines(args.figure, experiment.episodes),
+        records_per_call=args.records,
+    )
+    ranked = sorted(rows, key=lambda r: (r["solved_at_end"], r["solved"], r["finished"]), reverse=True)
+    _write_report(args, {"figure": args.figure, "readings": ranked})
 
 
-def _demo(args: argparse.Namespace) -> None:
+def _bench_inclusion(args: argparse.Namespace) -> None:
     from recollect.plots import draw_inclusion
 
-    path = draw_inclusion(args.out)
-    print(f"picture: {path}")
+    print(f"picture: {draw_inclusion(args.out)}")
 
 
 def _count(text: str) -> int:
-    (number,) = _counts(text)
+    number, *more = _counts(text)
+    if more:
+        raise argparse.ArgumentTypeError(f"{text!r}: one number is wanted")
+    return number
+
+
+def _multiple(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be greater than 0 and finite")
     return number
 
 
@@ -214,12 +269,14 @@ def _setting(text: str) -> tuple[str, object]:
 
 def _counts(text: str) -> tuple[int, ...]:
     try:
-        numbers = tuple(int(float(x)) for x in text.split(","))
+        numbers = tuple(float(x) for x in text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a comma-separated list of whole numbers") from error
+    if not all(x.is_integer() for x in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r}: every number must be whole")
     if min(numbers) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: every number must be at least 1")
-    return numbers
+    return tuple(int(x) for x in numbers)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -228,21 +285,34 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"recollect {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
 
-    demo = commands.add_parser("demo", help="sample a stream and draw what came of it")
-    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the picture (default: demo)")
-    demo.set_defaults(run=_demo)
+    again = commands.add_parser("reproduce", help="a figure of the paper: train, draw, hold it against the claims")
+    again.add_argument("figure", choices=(*FIGURES, "all"))
+    again.add_argument("--seeds", type=_count, help="runs of the episodic agent (default: the paper's 3)")
+    again.add_argument("--preset", choices=PRESETS, default="paper", help="default: paper")
+    again.add_argument("--episodes", type=_count, help="a multiple of 25 (default: the paper's)")
+    again.add_argument("--out", type=Path, help="run folder, for all its parent (default: runs/FIGURE-PRESET)")
+    again.add_argument(
+        "--max-steps",
+        type=_multiple,
+        default=4.0,
+        help="end a seed after this many times the fewest steps its episodes can take (default: 4)",
+    )
+    again.add_argument("--no-baseline", action="store_true", help="leave out the recurrent baseline")
+    again.set_defaults(run=_reproduce)
 
-    figures = ("fig3", "fig4", "fig5", "fig6")
+    plot = commands.add_parser("plot", help="draw a run again from its folder")
+    plot.add_argument("folder", type=Path, metavar="DIR")
+    plot.set_defaults(run=_plot)
 
     def figure_list(text: str) -> tuple[str, ...]:
-        names = figures if text == "all" else tuple(text.split(","))
-        if unknown := set(names) - set(figures):
-            raise argparse.ArgumentTypeError(f"unknown figure {', '.join(unknown)}; choose among {', '.join(figures)}")
+        names = FIGURES if text == "all" else tuple(text.split(","))
+        if unknown := set(names) - set(FIGURES):
+            raise argparse.ArgumentTypeError(f"unknown figure {', '.join(unknown)}; choose among {', '.join(FIGURES)}")
         return names
 
     study = commands.add_parser("study", help="many seeds of the paper's experiments: shares solved, with intervals")
-    study.add_argument("--figures", type=figure_list, default=figures, help="comma-separated, or all (default)")
-    study.add_argument("--preset", choices=("paper", "robust"), default="paper")
+    study.add_argument("--figures", type=figure_list, default=FIGURES, help="comma-separated, or all (default)")
+    study.add_argument("--preset", choices=PRESETS, default="paper")
     study.add_argument("--seeds", type=_count, default=64)
     study.add_argument("--first-seed", type=int, default=0)
     study.add_argument("--episodes", type=_count, help="default: the paper's")
@@ -265,11 +335,12 @@ def parser() -> argparse.ArgumentParser:
     tune.set_defaults(run=_tune)
 
     readings = commands.add_parser("readings", help="search the choices that the paper leaves open, at γ = 1")
-    readings.add_argument("--figure", choices=figures, default="fig5")
+    readings.add_argument("--figure", choices=FIGURES, default="fig5")
     readings.add_argument("--readings", type=_count, default=16, help="random readings a program")
     readings.add_argument("--seeds", type=_count, default=8)
     readings.add_argument("--part", type=int, default=0, help="which part of the programs, to share the work")
     readings.add_argument("--parts", type=_count, default=1)
+    readings.add_argument("--max-steps", type=_multiple, default=4.0, help="in multiples of the shortest total")
     readings.add_argument("--records", type=_count, default=20)
     readings.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     readings.set_defaults(run=_readings)
@@ -281,6 +352,9 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--capacities", type=_counts, default=(3, 16, 64, 256, 1024), help="n, comma-separated")
     speed.add_argument("--items", type=_counts, default=(10**6, 10**7), help="stream lengths, comma-separated")
     speed.set_defaults(run=_bench_reservoir)
+    inclusion = subjects.add_parser("inclusion", help="sample one stream many times and draw what stayed")
+    inclusion.add_argument("--out", type=Path, default=Path("runs/inclusion"), help="folder (default: runs/inclusion)")
+    inclusion.set_defaults(run=_bench_inclusion)
     printed = subjects.add_parser("algorithm1", help="where Algorithm 1 as printed stops sampling")
     printed.add_argument("--json", action="store_true", help="print JSON instead of a table")
     printed.set_defaults(run=_bench_algorithm1)

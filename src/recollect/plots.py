@@ -1,10 +1,18 @@
 """Pictures; matplotlib comes with the extra ``plots``."""
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from recollect.errors import RecollectError
+from recollect import runs
+from recollect.errors import FileError, RecollectError
+from recollect.statistics import mean_and_standard_error
+
+# The colours that the paper's captions name.
+LIME, COPPER, MAGENTA, GREY = "#66a61e", "#d95f02", "#e7298a", "#666666"
+AQUA, GOLD, VIOLET, CORN = "#1b9e77", "#a6761d", "#7570b3", "#e6ab02"
+IDENTIFIERS = (("first", VIOLET, "o"), ("second", CORN, "v"))
 
 
 def _pyplot():
@@ -16,6 +24,129 @@ def _pyplot():
     import matplotlib.pyplot as plt
 
     return plt
+
+
+def require() -> None:
+    """Refuse now, rather than after training, where pictures cannot be drawn."""
+    _pyplot()
+
+
+class _Line(NamedTuple):
+    label: str
+    colour: str
+    marker: str
+    episodes: np.ndarray  # [bin]
+    values: np.ndarray  # [seed, bin]
+
+
+class _Panel(NamedTuple):
+    title: str
+    lines: list[_Line]
+    low: float
+    notes: list[str]
+
+
+def draw_figure(folder: Path) -> list[Path]:
+    """Draw a run of one of the paper's figures from its folder alone, finished or not; returns the pictures' paths."""
+    config, curves, status = runs.read(folder)
+    try:
+        panels, title = _panels(config, curves, status), _title(config, status)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        message = f"{folder} is not a run of one of the paper's figures: {type(error).__name__}: {error}"
+        raise FileError(message) from error
+    plt = _pyplot()
+    # Fixed ids, so that the same run gives the same file.
+    with plt.rc_context({"svg.hashsalt": "recollect", "font.size": 10}):
+        columns = len(panels) if len(panels) < 4 else 2
+        rows = -(-len(panels) // columns)
+        figure, axes = plt.subplots(rows, columns, figsize=(4.6 * columns, 4.3 * rows + 0.5))
+        figure.set_layout_engine("constrained", h_pad=0.04 if rows == 1 else 0.1)
+        for ax, panel in zip(np.ravel(axes), panels, strict=True):
+            _draw_panel(ax, panel)
+        figure.suptitle(title)
+        paths = [folder / "figure.png", folder / "figure.svg"]
+        figure.savefig(paths[0], dpi=130)
+        figure.savefig(paths[1], metadata={"Date": None})
+        plt.close(figure)
+    return paths
+
+
+def _title(config: dict[str, Any], status: dict[str, Any]) -> str:
+    agent, experiment = config["agents"]["episodic"], config["experiment"]
+    seeds = len(agent["seeds"])
+    parts = [f"preset {config['preset']}", f"{seeds} seed{'s' * (seeds != 1)}, mean ± standard error"]
+    if agent["episodes"] != experiment["episodes"]:
+        parts.append(f"{agent['episodes']:,} episodes instead of {experiment['episodes']:,}")
+    if status["status"] != "finished":
+        parts.append("still running" if status["status"] == "running" else status["status"])
+    return f"Figure {config['figure'].removeprefix('fig')}: {experiment['title']}\n{' · '.join(parts)}"
+
+
+def _panels(config: dict[str, Any], curves: dict[str, runs.Curves], status: dict[str, Any]) -> list[_Panel]:
+    """The panels of the paper's caption, as data."""
+    ours, theirs = curves["episodic"], curves.get("recurrent")
+    under_way = status["status"] != "finished"
+    missing = [] if under_way else _missing(ours)
+    kinds = (("informative states", LIME, "o"), ("uninformative states", COPPER, "s"))
+    weights = [_Line(*kind, ours.episodes, ours.write_weights[..., k]) for k, kind in enumerate(kinds)]
+    returns = [_Line("episodic memory", MAGENTA, "o", ours.episodes, ours.returns)]
+    about_both = [f"episodic: {note}" for note in missing] if theirs else missing
+    if theirs:
+        label = f"recurrent baseline ({len(theirs.seeds)} seeds)"
+        returns.append(_Line(label, GREY, "s", theirs.episodes, theirs.returns))
+        about_both = about_both + ([] if under_way else [f"recurrent: {note}" for note in _missing(theirs)])
+    panels = [
+        _Panel("(a) mean write weight", weights, 0.0, missing),
+        _Panel("(b) average return", returns, 0.0, about_both),
+    ]
+    if config["experiment"]["memory_size"] == 1:
+        return panels  # one stored state leaves nothing to query
+    bits = config["environment"]
+    identifiers = bits["identifier_bits"]
+    elements = [
+        ("uninformative indicator", AQUA, "^", bits["uninformative_bit"]),
+        ("informative indicator", GOLD, "s", bits["informative_bit"]),
+    ]
+    for (which, colour, marker), bit in zip(IDENTIFIERS, identifiers, strict=False):
+        elements.append((f"{which} decision identifier", colour, marker, bit))
+    shape = len(ours.seeds), len(ours.episodes), len(identifiers), bits["observation_size"]
+    # Before any bin is complete a folder does not say how large a query is.
+    queries = ours.query_vectors if np.isfinite(ours.returns).any() else np.full(shape, np.nan)
+    for d, letter in zip(range(len(identifiers)), "cd", strict=False):
+        state = f"the {('first', 'second')[d]} decision state" if len(identifiers) > 1 else "the decision state"
+        lines = [_Line(label, c, m, ours.episodes, queries[:, :, d, bit]) for label, c, m, bit in elements]
+        panels.append(_Panel(f"({letter}) query vector in {state}", lines, -1.0, missing))
+    return panels
+
+
+def _missing(curves: runs.Curves) -> list[str]:
+    count, seeds = int(np.isnan(curves.returns[:, -1]).sum()), len(curves.seeds)
+    return [f"{count} of {seeds} seeds did not finish (looping)"] if count else []
+
+
+def _draw_panel(ax: Any, panel: _Panel) -> None:
+    for line in panel.lines:
+        mean, error = mean_and_standard_error(line.values)
+        every = max(1, len(line.episodes) // 20)
+        style = {"color": line.colour, "marker": line.marker, "markevery": every, "markersize": 5, "linewidth": 1.3}
+        ax.plot(line.episodes, mean, label=line.label, **style)
+        ax.fill_between(line.episodes, mean - error, mean + error, color=line.colour, alpha=0.22, linewidth=0)
+    span = 1 - panel.low
+    # Notes stand in a strip of their own above the largest value, so that no curve runs through them.
+    top = 1 + span * (0.05 + 0.08 * len(panel.notes))
+    ax.set(xlim=(0, panel.lines[0].episodes[-1] * 1.02), ylim=(panel.low - 0.05 * span, top), title=panel.title)
+    ax.set_yticks(np.linspace(panel.low, 1, 5 if panel.low else 6))
+    for k, note in enumerate(panel.notes):
+        at = 1 + span * (0.045 + 0.08 * (len(panel.notes) - 1 - k))
+        ax.text(
+            0.5, at, note, transform=ax.get_yaxis_transform(), ha="center", va="bottom", fontsize=8.5, color="#b2182b"
+        )
+    ax.set_xlabel("training episodes")
+    ax.locator_params(axis="x", nbins=5)
+    ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    ax.grid(alpha=0.25, linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize=8.5, handletextpad=0.5)
 
 
 def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int = 20_000) -> Path:

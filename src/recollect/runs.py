@@ -1,10 +1,12 @@
 """The run folder: what was asked, what came of it, readable without recollect.
 
 ``config.json``: the experiment, hyperparameters, seeds, command and versions. ``metrics.jsonl``: one line a completed
-bin of episodes, appended as it comes. ``status.json``: "running", "finished" or "failed", and the steps each seed took.
+bin of episodes, appended as it comes. ``status.json``: "running", "finished", "interrupted" or "failed", and the steps
+each seed took. All of it is strict JSON: NaN is null, infinities are the words "inf" and "-inf".
 """
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -32,14 +34,26 @@ def command_line() -> str:
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
-def _write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "w", encoding="utf-8") as out:
-        json.dump(content, out, indent=1)
+        json.dump(_plain(content), out, indent=1, allow_nan=False)
         out.write("\n")
         out.flush()
         os.fsync(out.fileno())
     os.replace(temporary, path)
+
+
+def check_free(path: Path) -> None:
+    """Refuse a place where no run folder can be made, without making anything."""
+    if path.exists() or path.is_symlink():
+        raise RecollectError(f"{path} exists already: choose another --out, or remove it")
+    parent = next(p for p in path.absolute().parents if p.exists())
+    if not parent.is_dir():
+        raise RecollectError(f"cannot create the run folder {path}: {parent} is not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise RecollectError(f"cannot create the run folder {path}: no permission to write in {parent}")
 
 
 class RunFolder:
@@ -48,13 +62,12 @@ class RunFolder:
     def __init__(self, path: Path, config: dict[str, Any]):
         """Create the folder; refuses one that exists, before anything is written."""
         self.path = path
-        if path.exists():
-            raise RecollectError(f"{path} exists already: choose another --out, or remove it")
+        check_free(path)
         try:
             path.mkdir(parents=True)
         except OSError as error:
             raise RecollectError(f"cannot create the run folder {path}: {error.strerror}") from error
-        _write_json(path / "config.json", {**config, "command": command_line(), "versions": versions()})
+        write_json(path / "config.json", {**config, "command": command_line(), "versions": versions()})
         self.set_status("running")
         (path / "metrics.jsonl").touch()
 
@@ -62,18 +75,19 @@ class RunFolder:
         """Append completed bins of the agent called ``agent``."""
         if lines:
             with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as out:
-                out.write("".join(json.dumps({"agent": agent, **_plain(line)}) + "\n" for line in lines))
+                rows = ({"agent": agent, **_plain(line)} for line in lines)
+                out.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
     def set_status(self, status: str, **details: Any) -> None:
         """Replace the status."""
-        _write_json(self.path / "status.json", {"status": status, **details})
+        write_json(self.path / "status.json", {"status": status, **details})
 
 
 def _plain(value: Any) -> Any:
-    """NaN as null, since JSON has no NaN."""
-    if isinstance(value, float) and np.isnan(value):
-        return None
-    if isinstance(value, list):
+    """NaN as null and infinities as words, since JSON has neither."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
@@ -100,19 +114,23 @@ class Curves:
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Curves], dict[str, Any]]:
-    """The config, the curves of each agent by name, and the status of a run folder."""
+    """The config, the curves of each agent by name, and the status of a run folder, finished or not."""
     try:
         config = json.loads((path / "config.json").read_text(encoding="utf-8"))
         status = json.loads((path / "status.json").read_text(encoding="utf-8"))
-        lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        # A run under way may be writing its last line just now: what has no end of line yet is not read.
+        whole, _, _ = (path / "metrics.jsonl").read_text(encoding="utf-8").rpartition("\n")
+        lines = [json.loads(line) for line in whole.splitlines()]
         curves = {}
         for name, agent in config["agents"].items():
-            bins = agent["bins"]
-            episodes = agent["episodes"] // bins * np.arange(1, bins + 1)
+            bins, episodes = agent["bins"], agent["episodes"]
+            if not 1 <= bins <= episodes or episodes % bins:
+                raise ValueError(f"{episodes} episodes of {name} do not divide into {bins} bins")
             own = [line for line in lines if line["agent"] == name]
-            curves[name] = Curves(own, agent["seeds"], episodes)
-    except FileNotFoundError as error:
+            curves[name] = Curves(own, agent["seeds"], episodes // bins * np.arange(1, bins + 1))
+        status["status"]
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise FileError(f"{path} is not a run folder: {Path(error.filename).name} is missing") from error
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FileError(f"{path} is not a sound run folder: {type(error).__name__}: {error}") from error
     return config, curves, status

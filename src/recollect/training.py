@@ -158,22 +158,18 @@ def _broadcast(agent: Agent, runs: int) -> Agent:
     return jax.tree.map(leaf, agent)
 
 
-def _check(
-    episodes: int, seeds: Sequence[int], max_steps: int | None, max_episode_length: int | None, bins: int
-) -> None:
-    if episodes < 1:
-        raise ValueError(f"episodes must be at least 1, got {episodes}")
+def _check(seeds: Sequence[int], episodes: int, bins: int | None, **at_least_1: int | None) -> None:
+    for name, value in {"episodes": episodes, "bins": bins, **at_least_1}.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
     if not seeds:
         raise ValueError("seeds must name at least one seed")
     if len(set(seeds)) != len(seeds):
         raise ValueError("seeds must differ from one another")
     if any(not 0 <= seed < 2**31 for seed in seeds):
         raise ValueError("seeds must lie between 0 and 2^31 - 1")
-    if bins < 1 or episodes % bins:
+    if bins is not None and episodes % bins:
         raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
-    for name, value in (("max_steps", max_steps), ("max_episode_length", max_episode_length)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def train_iter(
@@ -189,8 +185,9 @@ def train_iter(
 ) -> Iterator[Progress | Result]:
     """Train, reporting after every compiled call; the last thing yielded is the ``Result``. Arguments as ``train``."""
     seeds = tuple(int(s) for s in seeds)
+    lengths = {"max_steps": max_steps, "max_episode_length": max_episode_length, "records_per_call": records_per_call}
+    _check(seeds, episodes, bins, **lengths)
     bins = bins or default_bins(episodes)
-    _check(episodes, seeds, max_steps, max_episode_length, bins)
     agents = _broadcast(agent, len(seeds))
     bin_size = episodes // bins
     limits = (jnp.int32(episodes), jnp.int32(bin_size), jnp.int32(max_episode_length or 2**31 - 1))

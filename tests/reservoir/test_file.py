@@ -65,9 +65,7 @@ def test_unsavable_items_leave_the_old_file(tmp_path):
     assert (tmp_path / "r").read_bytes() == old and os.listdir(tmp_path) == ["r"]
 
 
-@pytest.mark.parametrize(
-    "item", [np.array([object()]), np.zeros(2, "V0"), np.ma.masked_array([1.0], [True])]
-)
+@pytest.mark.parametrize("item", [np.array([object()]), np.zeros(2, "V0"), np.ma.masked_array([1.0], [True])])
 def test_items_that_would_not_come_back_are_refused(tmp_path, item):
     r = Reservoir(1, seed=0)
     r.add(item, 1.0)

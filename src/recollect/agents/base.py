@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, Protocol
 
 import jax
+import numpy as np
 from jax import Array
 
 
@@ -67,10 +68,21 @@ def register(cls: type) -> type:
 
 
 def check_number(name: str, value: Any, low: float, high: float, low_open: bool = False) -> None:
-    """Refuse a hyperparameter outside its range; values that JAX traces are let through."""
-    if isinstance(value, (int, float)) and not ((low < value if low_open else low <= value) and value <= high):
+    """Refuse a hyperparameter outside its range, be it a number or one a run; what JAX traces is let through."""
+    if isinstance(value, str):
+        raise ValueError(f"{name}={value!r} must be a number")
+    if not isinstance(value, (int, float, np.ndarray, np.generic)):
+        return
+    numbers = np.asarray(value, float)
+    if not np.all((low < numbers if low_open else low <= numbers) & (numbers <= high)):
         bracket = "(" if low_open else "["
         raise ValueError(f"{name}={value} is outside {bracket}{low}, {high}]")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse an option that is not a truth value."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r} must be True or False")
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:

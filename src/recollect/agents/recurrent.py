@@ -1,6 +1,7 @@
 """The paper's baseline: the memory module replaced by a GRU, trained by full backpropagation through the episode."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -105,6 +106,7 @@ class RecurrentActorCritic(Agent):
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("entropy", self.entropy, 0.0, 10.0)
         check_number("decay", self.decay, 0.0, 1.0)
+        check_number("epsilon", self.epsilon, 0.0, math.inf, low_open=True)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
         check_choice("critic_start", self.critic_start, ("zero", "random"))
@@ -139,7 +141,8 @@ class RecurrentActorCritic(Agent):
         before = jnp.where(full, apply_gru(params.gru, past.before, past.observations[0]), past.before)
         kept = jnp.where(full, jnp.roll(past.observations, -1, axis=0), past.observations)
         length = jnp.minimum(past.length + 1, self.window)
-        return Past(kept.at[length - 1].set(s), length, before)
+        # What is not finite is kept as 0: left in the window after its episode, it would spoil later gradients.
+        return Past(kept.at[length - 1].set(jnp.where(jnp.isfinite(s), s, 0.0)), length, before)
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Take in the observation, choose an action."""

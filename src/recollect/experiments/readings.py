@@ -11,15 +11,10 @@ from recollect.experiments.paper import Experiment
 from recollect.statistics import episodes_to_solve
 from recollect.training import Progress, train
 
-CHOICES = {
-    "activation": ("tanh", "relu"),
-    "initializer": ("normal", "glorot", "uniform"),
-    "critic_start": ("zero", "random"),
-    "estimator": ("queried", "every"),
-    "write": ("after", "before"),
-    "empty_read": ("zeros", "current"),
-}
+CHOICES = {"estimator": ("queried", "every"), "write": ("after", "before")}
 """Options that change the compiled program: one program a combination."""
+
+NETWORKS = ("value", "policy", "query", "write")
 
 
 def draw_numbers(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
@@ -33,9 +28,6 @@ def draw_numbers(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
     }
 
 
-NETWORKS = ("value", "policy", "query", "write")
-
-
 def programs() -> list[dict[str, str]]:
     """Every combination of ``CHOICES``."""
     return [dict(zip(CHOICES, values, strict=True)) for values in itertools.product(*CHOICES.values())]
@@ -45,18 +37,18 @@ def search(
     experiment: Experiment,
     readings_a_program: int,
     seeds: int,
-    which: list[dict[str, str]],
+    which: list[tuple[int, dict[str, str]]],
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
     max_steps: int | None = None,
     records_per_call: int = 20,
 ) -> Iterator[dict[str, Any]]:
-    """Train ``seeds`` runs of each reading; yields one row a reading.
+    """Train ``seeds`` runs of each reading of the numbered programs ``which``; yields one row a reading.
 
     Each row holds the options and, of its seeds, how many finished, were ever solved, and were solved at the end.
     """
     env = experiment.env
-    for k, program in enumerate(which):
+    for k, program in which:
         numbers = draw_numbers(np.random.default_rng([seed, k]), readings_a_program)
         spread = {name: np.repeat(values, seeds).astype(np.float32) for name, values in numbers.items()}
         agent = EpisodicActorCritic.preset("paper", memory_size=experiment.memory_size, **program).replace(**spread)

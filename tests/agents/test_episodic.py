@@ -1,0 +1,587 @@
+"""The episodic agent against the paper's equations, written down again in NumPy's float64."""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recollect import prng
+from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters, State
+from recollect.networks import Layer
+
+S, A = 4, 3  # size of an observation, number of actions
+SMALL = EpisodicActorCritic(
+    memory_size=3,
+    hidden=3,
+    critic_start="random",
+    initializer="uniform",
+    query_gain=1.0,
+    temperature_start=1.0,
+    value_factor=1.0,
+)
+
+
+class Step(NamedTuple):
+    observation: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+def timestep(observation, reward=0.0, terminated=False, truncated=False):
+    return Step(jnp.asarray(observation, jnp.float32), jnp.float32(reward), jnp.array(terminated), jnp.array(truncated))
+
+
+def fill(state, filled=(True, True, True), log_weights=(-0.5, -1.5, -3.0), slot=1, action=2, seed=0):
+    """A state in mid-episode: stored weights that are not the present ones, a recalled state, an action."""
+    rng = np.random.default_rng(seed)
+    items = jnp.asarray(rng.integers(0, 2, (3, S)), jnp.float32).at[:, 0].set(1.0)
+    held = jnp.asarray(filled)
+    memory = state.memory._replace(
+        items=items,
+        log_weights=jnp.where(held, jnp.asarray(log_weights, jnp.float32), -jnp.inf),
+        ranks=jnp.where(held, jnp.cumsum(held), 0).astype(jnp.int32),
+        seen=jnp.sum(held, dtype=jnp.int32),
+    )
+    recalled = jnp.where(jnp.any(held), items[slot], 0.0)
+    decision = Decision(jnp.array([0.0, 1.0, 1.0, 0.0]), recalled, jnp.int32(slot), jnp.int32(action))
+    return State(state.params, memory, decision)
+
+
+@pytest.fixture(scope="module")
+def state():
+    return fill(SMALL.init(prng.key(3), S, A))
+
+
+NEXT = np.array([1.0, 0.0, 1.0, 1.0])
+
+# -- the paper's equations, in float64 (complex, so that derivatives can be taken by the complex step)
+
+
+def doubles(params):
+    return jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+
+
+def net(network, x):
+    for layer in network[:-1]:
+        x = np.tanh(layer.weight @ x + layer.bias)
+    return network[-1].weight @ x + network[-1].bias
+
+
+def value(params, s):
+    return np.tanh(net(params.value, s)[0])
+
+
+def probabilities(params, s, m):
+    e = np.exp(net(params.policy, np.concatenate([s, m])))
+    return e / e.sum()
+
+
+def query(params, s, items, filled, tau=np.exp):
+    q = np.tanh(net(params.query, s))
+    e = np.where(filled, np.exp(items @ q / tau(params.temperature)), 0.0)
+    return e / e.sum()
+
+
+def weight(params, s):
+    return 1 / (1 + np.exp(-net(params.write, s)[0]))
+
+
+def slopes(loss, params):
+    """The gradient by the complex step, exact to rounding."""
+    flat, shape = jax.tree.flatten(doubles(params))
+    out = []
+    for i, leaf in enumerate(flat):
+        slope = np.zeros(leaf.shape)
+        for at in np.ndindex(leaf.shape):
+            bumped = [x.astype(complex) for x in flat]
+            bumped[i][at] += 1e-30j
+            slope[at] = np.imag(loss(shape.unflatten(bumped))) / 1e-30
+        out.append(slope)
+    return shape.unflatten(out)
+
+
+def td_error(agent, params, state, step):
+    v_next = agent.terminal_value if step.terminated else value(params, np.asarray(step.observation, float))
+    return float(step.reward) + agent.discount * v_next - value(params, np.asarray(state.decision.observation, float))
+
+
+def losses(agent, state, step):
+    """What the paper has each network descend on, δ and the stored weights held constant."""
+    fixed = doubles(state.params)
+    s, m = (np.asarray(x, float) for x in (state.decision.observation, state.decision.recalled))
+    items, filled = np.asarray(state.memory.items, float), np.asarray(state.memory.filled)
+    stored = np.exp(np.asarray(state.memory.log_weights, float))
+    slot, action = int(state.decision.slot), int(state.decision.action)
+    delta = td_error(agent, fixed, state, step)
+    target = delta + value(fixed, s)  # r + γ V(S'), through which no gradient goes
+
+    def written(p):
+        credited = [slot] if agent.estimator == "queried" else range(len(items))
+        return -sum(delta / stored[i] * weight(p, items[i]) for i in credited if filled[i])
+
+    def entropy(p):
+        pi = probabilities(p, s, m)
+        return np.sum(pi * np.log(pi))
+
+    return {
+        "value": lambda p: (target - value(p, s)) ** 2,
+        "policy": lambda p: -delta * np.log(probabilities(p, s, m)[action]),
+        "query": lambda p: -delta * np.log(query(p, s, items, filled)[slot]) if filled.any() else 0.0,
+        "write": written,
+        "entropy": entropy,
+    }
+
+
+def from_scores(agent, state, step, entropy=0.0):
+    """The direction the agent moves in: δ times the gradient of its score."""
+    delta = td_error(agent, doubles(state.params), state, step)
+    _, pull = jax.vjp(lambda p: agent.scores(p, state.decision, state.memory), state.params)
+    return pull((jnp.float32(delta), jnp.float32(entropy)))[0]
+
+
+def assert_close(found, expected, tolerance=2e-5):
+    for f, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(f, e, rtol=tolerance, atol=tolerance * 0.1)
+
+
+def assert_equal(found, expected):
+    for f, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert np.array_equal(f, e)
+
+
+# -- gradients of the losses
+
+
+@pytest.mark.parametrize("factor, share", [(2.0, 1.0), (1.0, 0.5)])
+def test_value_gradient(state, factor, share):
+    """With factor 2 the step is down the literal gradient of δ², with 1 half of it."""
+    agent, step = SMALL.replace(value_factor=factor), timestep(NEXT, 0.7)
+    loss = slopes(losses(agent, state, step)["value"], state.params)
+    found = from_scores(agent, state, step)
+    assert_close(found.value, jax.tree.map(lambda x: -share * x, loss.value))
+
+
+@pytest.mark.parametrize("name", ["policy", "query", "write"])
+@pytest.mark.parametrize("estimator", ["queried", "every"])
+def test_gradients_of_policy_query_and_write(state, name, estimator):
+    agent, step = SMALL.replace(estimator=estimator), timestep(NEXT, 0.7)
+    loss = slopes(losses(agent, state, step)[name], state.params)
+    found = from_scores(agent, state, step)
+    assert_close(getattr(found, name), jax.tree.map(np.negative, getattr(loss, name)))
+    assert any(np.abs(leaf).max() > 1e-4 for leaf in jax.tree.leaves(getattr(found, name)))
+    if name == "query":
+        assert_close(found.temperature, -loss.temperature)
+        assert abs(float(found.temperature)) > 1e-5
+
+
+def test_only_the_recalled_item_or_every_item_is_credited(state):
+    """G is δ/w_i of the recalled item alone, or of all: the second minus the first is what the others get."""
+    step = timestep(NEXT, 0.7)
+    fixed, items = doubles(state.params), np.asarray(state.memory.items, float)
+    delta, stored = td_error(SMALL, fixed, state, step), np.exp(np.asarray(state.memory.log_weights, float))
+    others = slopes(lambda p: sum(delta / stored[i] * weight(p, items[i]) for i in (0, 2)), state.params)
+    queried = from_scores(SMALL, state, step)
+    every = from_scores(SMALL.replace(estimator="every"), state, step)
+    assert_close(jax.tree.map(jnp.subtract, every.write, queried.write), others.write, 1e-4)
+
+
+def test_write_step_by_hand(state):
+    """W = σ(0) = .5 now, .25 when stored, δ = .5: G = 2, ∂w/∂b = .25, so b moves by .5 times the step size."""
+    agent = SMALL.replace(learning_rate=0.1, discount=1.0, entropy=0.0)
+    zeros = fill(state, log_weights=(0.0, math.log(0.25), 0.0), action=1)
+    zeros = zeros._replace(params=jax.tree.map(jnp.zeros_like, state.params))
+    moved = agent.learn(zeros, timestep(NEXT, 0.5, terminated=True), prng.key(2)).params
+    assert float(moved.write[-1].bias[0]) == pytest.approx(0.1 * 0.5)
+    assert float(moved.value[-1].bias[0]) == pytest.approx(0.1 * 0.5)  # δ ∂V/∂b, and tanh'(0) = 1
+    np.testing.assert_allclose(moved.policy[-1].bias, [-0.1 / 6, 0.1 / 3, -0.1 / 6], rtol=1e-5)  # δ (1[a] − π)
+
+
+@pytest.mark.parametrize("case", ["mid-episode", "the end", "cut short", "partly filled", "empty", "every item"])
+def test_one_whole_step(case, state):
+    """Every parameter after ``learn``, against the paper's losses plus entropy and discount."""
+    agent = SMALL.replace(
+        learning_rate=0.05,
+        discount=0.9,
+        entropy=0.03,
+        value_factor=2.0,
+        estimator="every" if case == "every item" else "queried",
+    )
+    step = timestep(NEXT, 0.7, terminated=case == "the end", truncated=case == "cut short")
+    if case == "partly filled":
+        state = fill(state, (True, False, True), slot=2)
+    if case == "empty":
+        state = fill(state, (False, False, False))
+    found = agent.learn(state, step, prng.key(0)).params
+    parts = losses(agent, state, step)
+    total = slopes(
+        lambda p: sum(parts[k](p) for k in parts if k != "entropy") + 0.03 * parts["entropy"](p), state.params
+    )
+    expected = jax.tree.map(lambda p, d: p - 0.05 * d, doubles(state.params), total)
+    assert_close(found, expected, 3e-6)
+    moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), found, state.params)
+    assert any(jax.tree.leaves(moved.query)) == any(jax.tree.leaves(moved.write)) == (case != "empty")
+    assert all(jax.tree.leaves(moved.value)) and all(jax.tree.leaves(moved.policy))
+
+
+def test_inactive_steps_learn_nothing_but_remember(state):
+    after = SMALL.learn(state, timestep(NEXT, 0.7), prng.key(0), active=False)
+    assert_equal(after.params, state.params)
+    assert int(after.memory.seen) == int(state.memory.seen) + 1
+
+
+# -- what is remembered when
+
+
+def one_hot(k):
+    return np.eye(S, dtype=np.float32)[k]
+
+
+def test_memory_holds_the_states_before_the_read():
+    agent = SMALL
+    state, _ = agent.begin(agent.init(prng.key(0), S, A), one_hot(0), prng.key(1))
+    assert state.decision.recalled.tolist() == [0.0] * S and int(state.memory.count) == 0
+    state, _ = agent.step(state, timestep(one_hot(1)), prng.key(2))
+    assert state.decision.recalled.tolist() == one_hot(0).tolist()
+    assert state.decision.observation.tolist() == one_hot(1).tolist()
+    assert float(state.memory.log_weights[0]) < 0
+
+
+def test_memory_written_before_the_read():
+    agent = SMALL.replace(write="before")
+    state, _ = agent.begin(agent.init(prng.key(0), S, A), one_hot(0), prng.key(1))
+    assert state.decision.recalled.tolist() == one_hot(0).tolist()
+    learnt = agent.learn(state, timestep(one_hot(1)), prng.key(2))
+    assert int(learnt.memory.seen) == 1, "and not written again after it"
+
+
+def test_stored_weight_is_the_one_from_before_the_update(state):
+    """S_t is written with w under the parameters it was seen with, those before this step's update."""
+    emptied = fill(state, (False, False, False))
+    after = SMALL.replace(learning_rate=5.0).learn(emptied, timestep(NEXT, 0.7), prng.key(0))
+    before = SMALL.log_write_weight(state.params, emptied.decision.observation)
+    assert float(after.memory.log_weights[0]) == pytest.approx(float(before), rel=1e-6)
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+@pytest.mark.parametrize("reset", [True, False])
+def test_memory_is_emptied_at_the_end(state, end, reset):
+    agent = SMALL.replace(reset_memory=reset)
+    after = agent.learn(state, timestep(NEXT, **{end: True}), prng.key(0)).memory
+    assert int(after.count) == (0 if reset else 3)
+    on = agent.learn(state, timestep(NEXT), prng.key(0)).memory
+    assert int(on.count) == 3
+
+
+def test_what_follows_a_cut_is_bootstrapped(state):
+    """Truncated, the value of what is seen counts; terminated, the terminal value does."""
+    fixed = doubles(state.params)
+    v = value(fixed, np.asarray(state.decision.observation, float))
+    slope = slopes(lambda p: value(p, np.asarray(state.decision.observation, float)), state.params).value[-1].bias[0]
+    for end, follows in (("truncated", value(fixed, NEXT)), ("terminated", 0.25)):
+        agent = SMALL.replace(learning_rate=1.0, discount=0.5, terminal_value=0.25)
+        after = agent.learn(state, timestep(NEXT, 0.3, **{end: True}), prng.key(0)).params
+        moved = float(after.value[-1].bias[0] - state.params.value[-1].bias[0])
+        assert moved == pytest.approx((0.3 + 0.5 * follows - v) * slope, rel=1e-4)
+
+
+def test_step_is_learn_then_begin(state):
+    key_learn, key_begin = jax.random.split(prng.key(4))
+    step = timestep(NEXT, 0.7)
+    expected, action = SMALL.begin(SMALL.learn(state, step, key_learn), step.observation, key_begin)
+    found, acted = SMALL.step(state, step, prng.key(4))
+    assert_equal(found, expected)
+    assert int(acted) == int(action) == int(found.decision.action)
+
+
+@pytest.mark.parametrize("option", ["filled", "all"])
+def test_partly_filled_memory_is_read_by_option(state, option):
+    """Among the filled slots only, or among all with zeros in the empty ones."""
+    agent = SMALL.replace(partial_read=option)
+    part = fill(state, (True, False, False))
+    part = part._replace(memory=part.memory._replace(items=part.memory.items.at[1:].set(0.0)))
+    slots = {int(agent.begin(part, NEXT, k)[0].decision.slot) for k in jax.random.split(prng.key(0), 12)}
+    assert slots == ({0} if option == "filled" else {0, 1, 2})
+
+
+# -- options
+
+
+FLOATS = {
+    "learning_rate": 0.5,
+    "discount": 0.5,
+    "entropy": 0.5,
+    "bias_rate": 0.0,
+    "value_gain": 2.0,
+    "policy_gain": 2.0,
+    "query_gain": 2.0,
+    "write_gain": 2.0,
+    "temperature_start": 2.0,
+    "value_factor": 2.0,
+    "terminal_value": 0.5,
+    "log_weight_floor": -0.01,
+}
+CHOICES = {
+    "memory_size": 2,
+    "hidden": 2,
+    "estimator": "every",
+    "memory": "fifo",
+    "activation": "relu",
+    "initializer": "glorot",
+    "critic_start": "zero",
+    "temperature": "softplus",
+    "empty_read": "current",
+    "partial_read": "all",
+    "write": "before",
+    "reset_memory": False,
+}
+
+
+def short_life(agent):
+    """Five steps, the third of which ends an episode."""
+    observations = np.random.default_rng(0).integers(0, 2, (6, S))
+    state, _ = agent.begin(agent.init(prng.key(0), S, A), jnp.asarray(observations[0], jnp.float32), prng.key(1))
+    lives = [state]
+    for t in range(1, 6):
+        lives.append(agent.step(lives[-1], timestep(observations[t], 0.5, terminated=t == 3), prng.key(1 + t))[0])
+    return lives
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return short_life(SMALL)
+
+
+def same(a, b):
+    a, b = jax.tree.leaves(a), jax.tree.leaves(b)
+    return len(a) == len(b) and all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("option", [*FLOATS, *CHOICES])
+def test_every_option_does_something(option, usual):
+    changed = SMALL.replace(**{option: {**FLOATS, **CHOICES}[option]})
+    assert getattr(changed, option) != getattr(SMALL, option)
+    if option in ("memory_size", "hidden"):
+        shapes = jax.eval_shape(lambda: changed.init(prng.key(0), S, A))
+        assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[0])
+    else:
+        assert not same(short_life(changed), usual)
+
+
+def test_every_option_is_tested():
+    assert {f.name for f in dataclasses.fields(EpisodicActorCritic)} == set(FLOATS) | set(CHOICES)
+    assert {f.name for f in dataclasses.fields(EpisodicActorCritic) if f.metadata.get("traced")} == set(FLOATS)
+
+
+def test_traced_options_can_differ_from_run_to_run():
+    """Mapped over a hyperparameter, each run equals one with that value alone."""
+    rates = jnp.array([0.1, 0.2])
+    agents = jax.tree.map(lambda x: jnp.broadcast_to(x, (2,)), SMALL.replace(learning_rate=rates))
+    both = jax.vmap(lambda agent: agent.init(prng.key(0), S, A))(agents)
+    assert agents.memory_size == 3 and jax.tree.leaves(both)[0].shape[0] == 2
+    assert jax.tree.structure(SMALL) == jax.tree.structure(SMALL.replace(learning_rate=0.3))
+    assert jax.tree.structure(SMALL) != jax.tree.structure(SMALL.replace(estimator="every"))
+
+
+BAD = [
+    ("memory_size", 0, "memory_size=0 must be an integer of at least 1"),
+    ("memory_size", 2.5, "memory_size=2.5 must be an integer of at least 1"),
+    ("hidden", True, "hidden=True must be an integer of at least 1"),
+    ("learning_rate", 0.0, r"learning_rate=0.0 is outside \(0.0, 10.0\]"),
+    ("learning_rate", "fast", "learning_rate='fast' must be a number"),
+    ("learning_rate", np.array([0.1, -0.1]), r"learning_rate=.*is outside \(0.0, 10.0\]"),
+    ("discount", 1.01, r"discount=1.01 is outside \[0.0, 1.0\]"),
+    ("discount", math.nan, r"discount=nan is outside \[0.0, 1.0\]"),
+    ("entropy", -0.1, r"entropy=-0.1 is outside \[0.0, 10.0\]"),
+    ("temperature_start", 0.0, r"temperature_start=0.0 is outside \(0.0, inf\]"),
+    ("bias_rate", -1.0, r"bias_rate=-1.0 is outside \[0.0, inf\]"),
+    ("value_factor", math.nan, r"value_factor=nan is outside \[0.0, inf\]"),
+    ("write_gain", math.nan, "write_gain=nan is outside"),
+    ("terminal_value", math.nan, "terminal_value=nan is outside"),
+    ("log_weight_floor", 0.5, r"log_weight_floor=0.5 is outside \[-inf, 0.0\]"),
+    ("estimator", "all", "estimator='all': choose one of 'queried', 'every'"),
+    ("memory", "lifo", "memory='lifo': choose one of 'reservoir', 'uniform', 'fifo'"),
+    ("activation", "gelu", "activation='gelu': choose one of 'tanh', 'relu', 'sigmoid'"),
+    ("initializer", "he", "initializer='he': choose one of 'normal', 'glorot', 'uniform'"),
+    ("critic_start", "one", "critic_start='one': choose one of 'zero', 'random'"),
+    ("temperature", "log", "temperature='log': choose one of 'exp', 'softplus'"),
+    ("empty_read", "noise", "empty_read='noise': choose one of 'zeros', 'current'"),
+    ("partial_read", "some", "partial_read='some': choose one of 'filled', 'all'"),
+    ("write", "never", "write='never': choose one of 'after', 'before'"),
+    ("reset_memory", "no", "reset_memory='no' must be True or False"),
+]
+
+
+@pytest.mark.parametrize("option, bad, message", BAD, ids=[f"{name}={value}" for name, value, _ in BAD])
+def test_bad_values_are_refused(option, bad, message):
+    with pytest.raises(ValueError, match=message):
+        EpisodicActorCritic(**{option: bad})
+
+
+def test_presets():
+    paper = EpisodicActorCritic.preset("paper")
+    assert (paper.learning_rate, paper.discount, paper.entropy) == (0.005, 1.0, 0.0)
+    assert (paper.hidden, paper.estimator, paper.memory, paper.write) == (10, "queried", "reservoir", "after")
+    robust = EpisodicActorCritic.preset("robust", memory_size=7)
+    assert robust.discount < 1 and robust.entropy > 0 and robust.memory_size == 7
+    assert EpisodicActorCritic.preset("robust", discount=0.5).discount == 0.5
+    assert set(PRESETS) == {"paper", "robust"}
+    with pytest.raises(ValueError, match="preset='best': choose one of 'paper', 'robust'"):
+        EpisodicActorCritic.preset("best")
+
+
+def test_layers_are_the_papers():
+    """One hidden layer of 10 units for value, query and write, two for the policy, which sees S_t and m_t."""
+    params = jax.eval_shape(lambda: EpisodicActorCritic.preset("paper").init(prng.key(0), 8, 3)).params
+    shapes = {name: [layer.weight.shape for layer in getattr(params, name)] for name in Parameters._fields[:-1]}
+    assert shapes == {
+        "value": [(10, 8), (1, 10)],
+        "policy": [(10, 16), (10, 10), (3, 10)],
+        "query": [(10, 8), (8, 10)],
+        "write": [(10, 8), (1, 10)],
+    }
+
+
+@pytest.mark.parametrize("temperature", ["exp", "softplus"])
+@pytest.mark.parametrize("start", [0.1, 1.0, 30.0])
+def test_temperature_starts_where_it_should(temperature, start):
+    agent = SMALL.replace(temperature=temperature, temperature_start=start)
+    assert float(agent.tau(agent.init(prng.key(0), S, A).params)) == pytest.approx(start, rel=1e-5)
+
+
+# -- numbers at the edge
+
+
+def with_write_bias(params, bias):
+    last = params.write[-1]
+    return params._replace(write=(*params.write[:-1], Layer(last.weight, jnp.full_like(last.bias, bias))))
+
+
+@pytest.mark.parametrize("estimator", ["queried", "every"])
+def test_credit_stays_finite_where_the_weight_underflows(state, estimator):
+    """At log w = −200 and −20,000 δ/w is infinite in float32; the update is finite and what the logs say."""
+    agent = SMALL.replace(estimator=estimator)
+    for bias in (-200.0, -20000.0):
+        params = with_write_bias(state.params, bias)
+        stored = jax.vmap(lambda s, p=params: agent.log_write_weight(p, s))(state.memory.items)
+        assert float(jnp.exp(stored).max()) == 0.0 and not np.isfinite(0.5 / jnp.exp(stored)).any()
+        tiny = state._replace(params=params, memory=state.memory._replace(log_weights=stored))
+        after = agent.learn(tiny, timestep(NEXT, 0.7), prng.key(0))
+        delta = td_error(agent, doubles(params), tiny, timestep(NEXT, 0.7))
+        moved = float(after.params.write[-1].bias[0]) - bias
+        count = 1 if estimator == "queried" else 3
+        # ∂log w/∂b = 1 there and the quotient of weights is 1; a bias of −20,000 has steps of 0.002.
+        assert moved == pytest.approx(agent.learning_rate * delta * count, abs=1e-5 if bias == -200.0 else 0.002)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
+        assert np.isfinite(after.memory.log_weights).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["reward", "observation"])
+@pytest.mark.parametrize("estimator", ["queried", "every"])
+def test_bad_numbers_leave_the_parameters_alone(bad, where, estimator, state):
+    """A bad reward or observation leaves no trace in the parameters; the next episode learns again."""
+    agent = SMALL.replace(estimator=estimator)
+    step = timestep(np.full(S, bad) if where == "observation" else NEXT, bad if where == "reward" else 0.1)
+    after, _ = agent.step(state, step, prng.key(0))
+    if where == "reward" or np.isnan(bad):
+        assert_equal(after.params, state.params)
+    after, _ = agent.step(after, timestep(NEXT, 0.5, terminated=True), prng.key(2))  # it was acted at; now it is shown
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after.params, after.memory.items)))
+    spoilt = after.params
+    for k in range(2):
+        after, _ = agent.step(after, timestep(one_hot(k), 0.5), prng.key(3 + k))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
+    for name in ("value", "policy", "write"):
+        assert not any(
+            map(np.array_equal, jax.tree.leaves(getattr(after.params, name)), jax.tree.leaves(getattr(spoilt, name)))
+        )
+
+
+# -- probes: problems so small that one thing alone can fail, and what must have been learned is a number
+
+
+class World(NamedTuple):
+    """A problem in tables over its situations."""
+
+    shows: np.ndarray  # [situation]: the observation's one bit
+    leads: np.ndarray  # [situation, action], −1 for the end
+    pays: np.ndarray  # [situation, action]
+
+
+CHAIN = World(
+    np.array([0, 1, 1, 1]),
+    np.array([[1] * A, [-1] * A, [-1] * A, [-1] * A]),
+    np.array([[0.2] * A, [0.5] * A] + [[0.0] * A] * 2),
+)
+BANDIT = World(np.array([0] * 4), np.full((4, A), -1), np.array([[0.2, 0.8, 0.2]] * 4))
+# Situations 0 and 1 show what to do, 2 and 3 look alike and ask for it.
+RECALL = World(
+    np.array([0, 1, 2, 2]),
+    np.array([[2] * A, [3] * A, [-1] * A, [-1] * A]),
+    np.array([[0.0] * A] * 2 + [[1.0, 0, 0], [0, 1.0, 0]]),
+)
+
+
+@jax.jit
+@jax.vmap
+def _live(agent, world, starts, key):
+    """6,000 steps; the parameters at the end and the mean return over the last 1,000 steps."""
+    key_init, key_loop = jax.random.split(key)
+
+    def start(key):
+        return jax.random.randint(key, (), 0, starts)
+
+    def see(situation):
+        return jax.nn.one_hot(world.shows[situation], S)
+
+    def step(carry, t):
+        state, situation = carry
+        key_start, key_learn, key_begin = jax.random.split(jax.random.fold_in(key_loop, t), 3)
+        reward, later = world.pays[situation, state.decision.action], world.leads[situation, state.decision.action]
+        state = agent.learn(state, Step(see(later), reward, later < 0, jnp.array(False)), key_learn)
+        situation = jnp.where(later < 0, start(key_start), later)
+        state, _ = agent.begin(state, see(situation), key_begin)
+        return (state, situation), (reward, later < 0)
+
+    first = start(key_init)
+    state, _ = agent.begin(agent.init(key_init, S, A), see(first), key_init)
+    (state, _), (rewards, ends) = jax.lax.scan(step, (state, first), jnp.arange(6000))
+    return state.params, jnp.sum(rewards[-1000:]) / jnp.sum(ends[-1000:], dtype=jnp.float32)
+
+
+def live(world, starts, seeds=8, **changes):
+    agent = EpisodicActorCritic(memory_size=1, hidden=8, discount=0.9, **changes)
+    runs = jax.tree.map(lambda x: jnp.broadcast_to(jnp.float32(x), (seeds,)), agent)
+    tables = World(
+        jnp.asarray(world.shows, jnp.int32), jnp.asarray(world.leads, jnp.int32), jnp.asarray(world.pays, jnp.float32)
+    )
+    tables = jax.tree.map(lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), tables)
+    params, returns = _live(runs, tables, jnp.full(seeds, starts), jax.random.split(prng.key(0), seeds))
+    return agent, params, np.asarray(returns)
+
+
+def test_probe_value():
+    """A chain that pays .2 and then .5 at γ = .9: V is .65 and then .5."""
+    agent, params, returns = live(CHAIN, 1, learning_rate=0.05)
+    for bit, v in ((0, 0.65), (1, 0.5)):
+        found = jax.vmap(lambda p, bit=bit: agent.value(p, jnp.asarray(one_hot(bit))))(params)
+        np.testing.assert_allclose(found, v, atol=0.01)
+    np.testing.assert_allclose(returns, 0.7, rtol=1e-4)
+
+
+def test_probe_policy():
+    """A bandit whose second arm pays .8, the others .2."""
+    agent, params, _ = live(BANDIT, 1, learning_rate=0.05)
+    logits = jax.vmap(lambda p: agent.policy_logits(p, jnp.asarray(one_hot(0)), jnp.zeros(S)))(params)
+    assert (np.asarray(jax.nn.softmax(logits))[:, 1] > 0.9).all()
+
+
+def test_probe_recall():
+    """One telling state, then a decision that looks alike whatever was told."""
+    _, _, returns = live(RECALL, 2, learning_rate=0.05)
+    assert (returns > 0.95).all(), returns

@@ -1,0 +1,94 @@
+"""Reading and crediting the memory, against numbers worked out by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recollect import memory
+
+ITEMS = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+FULL = jnp.array([True, True, True])
+
+
+def test_query_logits():
+    """⟨q, S⟩/τ for q = (2, −1), τ = 0.5."""
+    logits = memory.query_logits(jnp.array([2.0, -1.0]), ITEMS, FULL, jnp.float32(0.5))
+    assert logits.tolist() == [4.0, -2.0, 2.0]
+
+
+def test_empty_slots_are_never_recalled():
+    logits = memory.query_logits(jnp.array([9.0, 9.0]), ITEMS, jnp.array([True, False, True]), jnp.float32(1.0))
+    assert logits.tolist() == [9.0, -np.inf, 18.0]
+    keys = jax.random.split(jax.random.key(0), 500)
+    slots, states = jax.vmap(lambda key: memory.recall(logits / 9, ITEMS, key))(keys)
+    assert set(slots.tolist()) == {0, 2}
+    assert np.array_equal(states, ITEMS[slots])
+
+
+def test_query_probability():
+    """Logits log 1, log 2, log 5: probabilities 1/8, 2/8, 5/8, drawn and reported alike."""
+    logits = jnp.log(jnp.array([1.0, 2.0, 5.0]))
+    log_p = [memory.log_query_probability(logits, jnp.int32(i)) for i in range(3)]
+    np.testing.assert_allclose(np.exp(log_p), [1 / 8, 2 / 8, 5 / 8], rtol=1e-6)
+    slots, _ = jax.vmap(lambda key: memory.recall(logits, ITEMS, key))(jax.random.split(jax.random.key(1), 8000))
+    np.testing.assert_allclose(np.bincount(slots) / 8000, [1 / 8, 2 / 8, 5 / 8], atol=0.02)
+
+
+def test_temperature():
+    """A low temperature recalls the best match, a high one any."""
+    q = jnp.array([1.0, 0.5])
+    for tau, best in ((1e-3, 1.0), (1e3, 1 / 3)):
+        logits = memory.query_logits(q, ITEMS, FULL, jnp.float32(tau))
+        assert float(jnp.exp(memory.log_query_probability(logits, jnp.int32(2)))) == pytest.approx(best, abs=1e-3)
+
+
+def test_empty_memory():
+    """Reads zeros, says log 1, and sends no gradient and no NaN to query and temperature."""
+    nothing = jnp.array([False, False, False])
+
+    def log_q(q, tau):
+        return memory.log_query_probability(memory.query_logits(q, ITEMS, nothing, tau), jnp.int32(1))
+
+    q, tau = jnp.array([1.0, -1.0]), jnp.float32(1.0)
+    slot, state = memory.recall(memory.query_logits(q, ITEMS, nothing, tau), ITEMS, jax.random.key(0))
+    assert state.tolist() == [0.0, 0.0] and slot.dtype == jnp.int32
+    assert float(log_q(q, tau)) == 0.0
+    d_q, d_tau = jax.grad(log_q, (0, 1))(q, tau)
+    assert d_q.tolist() == [0.0, 0.0] and float(d_tau) == 0.0
+
+
+def test_partly_filled_memory_has_finite_gradients():
+    filled = jnp.array([True, False, True])
+    d_q, d_tau = jax.grad(
+        lambda q, tau: memory.log_query_probability(memory.query_logits(q, ITEMS, filled, tau), jnp.int32(0)), (0, 1)
+    )(jnp.array([1.0, 0.0]), jnp.float32(1.0))
+    # Both filled slots match q equally: Q = ½, ∂log Q/∂q = S_0 − ½(S_0 + S_2) = (0, −½), and logits equal: ∂τ is 0.
+    assert d_q.tolist() == [0.0, -0.5] and float(d_tau) == 0.0
+
+
+@pytest.mark.parametrize("output, weight", [(0.0, 0.5), (np.log(3.0), 0.75), (-np.log(9.0), 0.1)])
+def test_write_weight(output, weight):
+    assert float(jnp.exp(memory.log_write_weight(jnp.float32(output)))) == pytest.approx(weight, rel=1e-6)
+
+
+def test_write_weight_far_down():
+    """Σ(−1000) is 0 in any float; its log, and the log's gradient, are not lost."""
+    log_w, slope = jax.value_and_grad(memory.log_write_weight)(jnp.float32(-1000.0))
+    assert float(log_w) == -1000.0 and float(slope) == 1.0
+
+
+def test_credit():
+    """W now 0.2 with slope 3, stored 0.4, δ = 0.5: G = 1.25 and the step is 3.75."""
+    value, slope = jax.value_and_grad(lambda x: memory.credit(jnp.log(0.2 + 3.0 * x), jnp.log(jnp.float32(0.4))))(0.0)
+    assert float(value) == pytest.approx(0.5)
+    assert 0.5 * float(slope) == pytest.approx(0.5 / 0.4 * 3.0)
+
+
+def test_credit_where_the_weight_does_not_fit_float32():
+    """Log w = −200: δ/w is infinite in float32 and ∂w/∂θ is 0, their product is what credit gives."""
+    assert not np.isfinite(jnp.float32(0.5) / jnp.exp(jnp.float32(-200.0)))
+    stored = memory.log_write_weight(jnp.float32(-200.0))
+    slope = jax.grad(lambda out: memory.credit(memory.log_write_weight(out), stored))(jnp.float32(-199.0))
+    # w = e^out here, so G ∂w/∂out = δ w_now/w_stored = δ e.
+    assert float(slope) == pytest.approx(np.e, rel=1e-5)
