@@ -23,6 +23,7 @@ A tour, from a minute to an afternoon:
   recollect tune 1               the paper's grid for the recurrent baseline
   recollect readings             search the choices that the paper leaves open
 
+  recollect bench estimators     how biased the write gradient is, by enumeration
   recollect bench inclusion      an exact weighted sample of a stream, and its picture
   recollect bench reservoir      how fast the sampler is, beside others, in one run
   recollect bench algorithm1     where the paper's Algorithm 1, as printed, silently stops sampling
@@ -227,6 +228,19 @@ def _readings(args: argparse.Namespace) -> None:
     _write_report(args, {"figure": args.figure, "readings": ranked})
 
 
+def _bench_estimators(args: argparse.Namespace) -> None:
+    from recollect.experiments import estimators
+
+    _progress("enumerating, then playing episodes: about a minute")
+    report = estimators.report(episodes=args.episodes)
+    if args.json:
+        print(json.dumps(report, indent=1))
+        return
+    for title, columns, rows in estimators.tables(report):
+        print(f"\n{title}\n")
+        _print_table(columns, rows)
+
+
 def _bench_inclusion(args: argparse.Namespace) -> None:
     from recollect.plots import draw_inclusion
 
@@ -352,6 +366,10 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--capacities", type=_counts, default=(3, 16, 64, 256, 1024), help="n, comma-separated")
     speed.add_argument("--items", type=_counts, default=(10**6, 10**7), help="stream lengths, comma-separated")
     speed.set_defaults(run=_bench_reservoir)
+    bias = subjects.add_parser("estimators", help="how biased the write-gradient estimators are, by enumeration")
+    bias.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    bias.add_argument("--episodes", type=_count, default=100_000, help="of each Monte Carlo estimate")
+    bias.set_defaults(run=_bench_estimators)
     inclusion = subjects.add_parser("inclusion", help="sample one stream many times and draw what stayed")
     inclusion.add_argument("--out", type=Path, default=Path("runs/inclusion"), help="folder (default: runs/inclusion)")
     inclusion.set_defaults(run=_bench_inclusion)

@@ -31,7 +31,8 @@ def versions() -> dict[str, str]:
 
 def command_line() -> str:
     """The command this process was started with, ready to paste."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name
+    return shlex.join(["recollect" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -261,10 +261,11 @@ def test_memory_written_before_the_read():
 
 def test_stored_weight_is_the_one_from_before_the_update(state):
     """S_t is written with w under the parameters it was seen with, those before this step's update."""
-    emptied = fill(state, (False, False, False))
-    after = SMALL.replace(learning_rate=5.0).learn(emptied, timestep(NEXT, 0.7), prng.key(0))
-    before = SMALL.log_write_weight(state.params, emptied.decision.observation)
-    assert float(after.memory.log_weights[0]) == pytest.approx(float(before), rel=1e-6)
+    part = fill(state, (True, True, False))
+    after = SMALL.replace(learning_rate=5.0).learn(part, timestep(NEXT, 0.7), prng.key(0))
+    before, now = (float(SMALL.log_write_weight(p, part.decision.observation)) for p in (state.params, after.params))
+    assert float(after.memory.log_weights[2]) == pytest.approx(before, rel=1e-6)
+    assert abs(before - now) > 0.01
 
 
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
@@ -486,8 +487,8 @@ def test_credit_stays_finite_where_the_weight_underflows(state, estimator):
 def test_bad_numbers_leave_the_parameters_alone(bad, where, estimator, state):
     """A bad reward or observation leaves no trace in the parameters; the next episode learns again."""
     agent = SMALL.replace(estimator=estimator)
-    step = timestep(np.full(S, bad) if where == "observation" else NEXT, bad if where == "reward" else 0.1)
-    after, _ = agent.step(state, step, prng.key(0))
+    seen = np.array([1.0, bad, 0.0, 0.0]) if where == "observation" else NEXT
+    after, _ = agent.step(state, timestep(seen, bad if where == "reward" else 0.1), prng.key(0))
     if where == "reward" or np.isnan(bad):
         assert_equal(after.params, state.params)
     after, _ = agent.step(after, timestep(NEXT, 0.5, terminated=True), prng.key(2))  # it was acted at; now it is shown

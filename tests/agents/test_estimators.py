@@ -113,6 +113,17 @@ def test_where_the_assumption_fails_the_stated_expectations_fail_too():
     assert e.compare(stated, found, agent.weights)[0] > 0.1
 
 
+@PROBLEMS
+@SIZES
+def test_a_critic_of_the_state_alone_adds_bias_unless_messages_are_treated_alike(problem, n):
+    alike = e.make_tables(lean=0.5, weights=(0.6, 0.6, 0.4, 0.4, 0.7, 0.2, 0.5, 0.5))
+    for agent, differ in ((alike, False), (e.make_tables(), True)):
+        by_history, by_state = (e.expected_estimates(problem, agent, n, sees) for sees in ("history", "state"))
+        for name in ("every", "queried"):
+            distance = e.compare(by_state[name], by_history[name], agent.weights)[0]
+            assert distance > 0.05 if differ else distance < 1e-3
+
+
 # -- the agent's own code
 
 
@@ -124,12 +135,11 @@ def drawn():
 def test_the_agents_own_code_agrees_with_the_enumeration(drawn):
     """Every component within 4 standard errors; with more than one state stored Eq. (10) is the less noisy one."""
     rows = drawn["monte_carlo"]
-    assert len(rows) == 8
+    assert len(rows) == 6
     assert max(row["largest_z"] for row in rows) < 4
     noise = {(row["problem"], row["n"], row["estimator"]): row["noise"] for row in rows}
     for problem in ("separate", "path"):
-        shares = [noise[problem, n, "queried"] / noise[problem, n, "every"] for n in (1, 2)]
-        assert shares[0] == pytest.approx(1, rel=1e-5) and shares[1] < 0.75
+        assert noise[problem, 2, "queried"] < 0.75 * noise[problem, 2, "every"]
 
 
 def test_the_report_can_be_printed(drawn):
@@ -143,7 +153,7 @@ def test_the_documentation_quotes_the_report(drawn):
     text = (Path(__file__).parents[2] / "docs" / "estimators.md").read_text()
     for row in drawn["query"]:
         cells = (
-            f"{row['odds']:,g}",
+            f"{row['odds']:,.7g}",
             f"{row['return']:.3f}",
             f"{row['queried_bias']:.2f}",
             f"{row['queried_cosine']:.2f}",

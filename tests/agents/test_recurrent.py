@@ -230,7 +230,7 @@ def test_step_by_step(lived):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_bad_observation_is_over_with_its_episode(lived, bad):
     """Shorter episodes after it never write over its place in the window, and learn all the same."""
-    state, _ = begin(lived[1][3], jnp.full(S, bad), prng.key(0))
+    state, _ = begin(lived[1][3], jnp.full(S, bad, jnp.float32), prng.key(0))
     state = learn(state, timestep(np.zeros(S), 0.7, terminated=True))
     start = state.params
     state, _ = begin(state, jnp.ones(S), prng.key(1))

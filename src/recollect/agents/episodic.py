@@ -16,25 +16,10 @@ from recollect.reservoir import kernel
 MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO}
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # Nothing the paper does not say: what it leaves open is at the plainest reading, here or by default.
-    "paper": {
-        "learning_rate": 0.005,
-        "discount": 1.0,
-        "entropy": 0.0,
-        "value_factor": 1.0,
-        "query_gain": 1.0,
-        "temperature_start": 1.0,
-    },
-    # What keeps it from looping: an end that is worth reaching soon, and a policy that stays ready to move. What makes
-    # it find the way more often: a critic that learns faster than the rest, and queries that begin weak but decisive.
-    "robust": {
-        "learning_rate": 0.01,
-        "discount": 0.99,
-        "entropy": 0.002,
-        "value_factor": 2.0,
-        "query_gain": 0.3,
-        "temperature_start": 0.3,
-    },
+    # Nothing the paper does not say. What it leaves open is at the defaults below.
+    "paper": {"learning_rate": 0.005, "discount": 1.0, "entropy": 0.0},
+    # What keeps it from looping: an end that is worth reaching soon, and a policy that stays ready to move.
+    "robust": {"learning_rate": 0.01, "discount": 0.99, "entropy": 0.002},
 }
 
 
@@ -118,11 +103,11 @@ class EpisodicActorCritic(Agent):
     bias_rate: float = dataclasses.field(default=1.0, metadata=traced())
     value_gain: float = dataclasses.field(default=1.0, metadata=traced())
     policy_gain: float = dataclasses.field(default=1.0, metadata=traced())
-    query_gain: float = dataclasses.field(default=0.3, metadata=traced())
+    query_gain: float = dataclasses.field(default=1.0, metadata=traced())
     write_gain: float = dataclasses.field(default=1.0, metadata=traced())
     temperature: str = "exp"
-    temperature_start: float = dataclasses.field(default=0.3, metadata=traced())
-    value_factor: float = dataclasses.field(default=2.0, metadata=traced())
+    temperature_start: float = dataclasses.field(default=1.0, metadata=traced())
+    value_factor: float = dataclasses.field(default=1.0, metadata=traced())
     empty_read: str = "zeros"
     partial_read: str = "filled"
     write: str = "after"
