@@ -9,7 +9,7 @@ Parameters lie in one vector θ, in the order of ``Layout``; so do their gradien
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -44,11 +44,13 @@ def flatten(params: Parameters) -> np.ndarray:
 
 def unflatten(theta: np.ndarray, layout: Layout) -> Parameters:
     """The agent's parameters from θ."""
-    layers, at = [], 0
+    layers: list[Any] = []
+    at = 0
     for out, into in layout.blocks():
-        weight = theta[at : at + out * into].reshape(into, out).T
+        weight: Any = theta[at : at + out * into].reshape(into, out).T
         at += out * into
-        layers.append(Layer(weight, theta[at : at + out]))
+        bias: Any = theta[at : at + out]
+        layers.append(Layer(weight, bias))
         at += out
     return Parameters(tuple(layers[:2]), tuple(layers[2:5]), GRU(*layers[5:]))
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 
-def td_error(r_t: Array, discount_t: Array, v_t: Array, v_tm1: Array) -> Array:
+def td_error(r_t: Array, discount_t: Array | float, v_t: Array, v_tm1: Array) -> Array:
     """δ = r + γ V(S') − V(S), γ 0 at the end of an episode.
 
     Paper: section 3, the TD error δ_t

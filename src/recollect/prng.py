@@ -11,6 +11,7 @@ Algorithm: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.extend.random
@@ -58,7 +59,7 @@ def _split(key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.stack([a, b], axis=-1).reshape(*shape, 2)
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Any) -> Array:
     a, b, _, _ = _words(key, 1, _FOLD, jnp.asarray(data, jnp.uint32))
     return jnp.stack([a[0], b[0]])
 

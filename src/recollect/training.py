@@ -115,7 +115,7 @@ def step_run(agent: Agent, env: Environment, run: Run, episodes: Array, bin_size
     )
 
 
-def read_record(agent: Agent, env: Environment, run: Run) -> Record:
+def read_record(agent: Any, env: Any, run: Run) -> Record:
     """The write weights and queries as they are now, for environments that name their telling states."""
     write_weights, query_vectors = jnp.full(2, jnp.nan), jnp.full((1, env.observation_size), jnp.nan)
     if hasattr(env, "decision_states") and hasattr(agent, "log_write_weight"):

@@ -11,10 +11,25 @@ from jax import Array
 class TimeStep(Protocol):
     """What an agent is told after an action; environments have their own type of this form."""
 
-    observation: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
+    @property
+    def observation(self) -> Array:
+        """The next observation."""
+        ...
+
+    @property
+    def reward(self) -> Array:
+        """The reward for the action."""
+        ...
+
+    @property
+    def terminated(self) -> Array:
+        """Whether the episode is over."""
+        ...
+
+    @property
+    def truncated(self) -> Array:
+        """Whether the episode was cut short."""
+        ...
 
 
 class Agent:
