@@ -129,13 +129,13 @@ def test_a_critic_of_the_state_alone_adds_bias_unless_messages_are_treated_alike
 
 @pytest.fixture(scope="module")
 def drawn():
-    return e.report(episodes=20_000, agents=20, sizes=(1, 2))
+    return e.report(episodes=20_000, agents=20, sizes=(2,))
 
 
 def test_the_agents_own_code_agrees_with_the_enumeration(drawn):
     """Every component within 4 standard errors; with more than one state stored Eq. (10) is the less noisy one."""
     rows = drawn["monte_carlo"]
-    assert len(rows) == 6
+    assert len(rows) == 4
     assert max(row["largest_z"] for row in rows) < 4
     noise = {(row["problem"], row["n"], row["estimator"]): row["noise"] for row in rows}
     for problem in ("separate", "path"):
