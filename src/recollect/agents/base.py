@@ -100,6 +100,12 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r} must be True or False")
 
 
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+
+
 def check_choice(name: str, value: str, choices: Any) -> None:
     """Refuse an option that is not one of its names."""
     if value not in choices:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect import learning, memory
-from recollect.agents.base import Agent, TimeStep, check_choice, check_flag, check_number, register, traced
+from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
 from recollect.networks import ACTIVATIONS, INITIALIZERS, Network, apply_network, init_network
 from recollect.reservoir import kernel
 
@@ -117,9 +117,7 @@ class EpisodicActorCritic(Agent):
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "hidden"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+            check_count(name, getattr(self, name))
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("entropy", self.entropy, 0.0, 10.0)

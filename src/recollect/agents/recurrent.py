@@ -10,7 +10,7 @@ import optax
 from jax import Array
 
 from recollect import learning
-from recollect.agents.base import Agent, TimeStep, check_choice, check_number, register, traced
+from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, register, traced
 from recollect.networks import (
     ACTIVATIONS,
     GRU,
@@ -99,9 +99,7 @@ class RecurrentActorCritic(Agent):
 
     def __post_init__(self) -> None:
         for name in ("width", "window"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+            check_count(name, getattr(self, name))
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("entropy", self.entropy, 0.0, 10.0)
