@@ -85,3 +85,60 @@ def test_progress(terminal, monkeypatch, capsys):
     assert ("━" in text) == terminal
     if not terminal:
         assert "0:00 left" in text and text.count("done") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["study", "--set", "nonsense=1"], "no such option"),
+        (["study", "--set", "memory_size=0"], "memory_size=0 must be an integer of at least 1"),
+        (["study", "--set", "learning_rate=null"], "one number or name is needed"),
+        (["study", "--set", "learning_rate=[0.1,0.2]"], "one number or name is needed"),
+        (["study", "--episodes", "499"], "a multiple of 25 is needed"),
+        (["study", "--out", "{here}"], "exists already"),
+        (["study", "--out", "/proc/none/x.json"], "cannot write"),
+        (["tune", "1", "--episodes", "150"], "a multiple of 100 is needed"),
+        (["readings", "--part", "9", "--parts", "4"], "numbered from 0 to 3"),
+        (["readings", "--part", "-1"], "numbered from 0 to 0"),
+    ],
+)
+def test_studies_refuse_before_they_begin(arguments, message, tmp_path, capsys):
+    (tmp_path / "here").touch()
+    arguments = [a.replace("{here}", str(tmp_path / "here")) for a in arguments]
+    assert cli.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "inf", "nan", "many"])
+def test_step_limits_are_positive_numbers(limit, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["study", "--max-steps", limit])
+    assert "--max-steps" in capsys.readouterr().err
+
+
+def test_small_studies(tmp_path):
+    out = tmp_path / "new folder" / "study.json"
+    changes = ["--set", "memory_size=2", "--set", "discount=0.9"]
+    arguments = ["study", "--figures", "fig3", "--seeds", "2", "--episodes", "50", *changes, "--out", str(out)]
+    assert cli.main(arguments) == 0
+    report = json.loads(out.read_text())
+    assert report["changes"] == {"memory_size": 2, "discount": 0.9}
+    row = report["figures"]["fig3"]
+    assert row["seeds"] == 2 and row["episodes"] == 50 and 0 <= row["solved"] <= 2
+    out = tmp_path / "tune.json"
+    assert cli.main(["tune", "1", "--widths", "3,2", "--rates", "4", "--episodes", "200", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert {r["width"] for r in rows} == {2, 3} and all(r["learning_rate"] == 0.003125 for r in rows)
+    out = tmp_path / "readings.json"
+    few = ["--figure", "fig3", "--readings", "2", "--seeds", "1", "--max-steps", "0.001", "--records", "1"]
+    assert cli.main(["readings", *few, "--part", "1", "--parts", "4", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["readings"]
+    assert len(rows) == 2 and {(r["estimator"], r["write"]) for r in rows} == {("queried", "before")}
+
+
+def test_choices_are_those_of_the_library():
+    from recollect.agents.episodic import PRESETS
+    from recollect.experiments.paper import FIGURES
+
+    assert tuple(FIGURES) == cli.FIGURES and tuple(PRESETS) == cli.PRESETS

@@ -18,7 +18,7 @@ ROOMS = {
     "learning": set(),
     "agents": {"reservoir", "memory", "networks", "learning"},
     "envs": set(),
-    "training": {"agents", "envs", "prng"},
+    "training": {"agents", "envs", "learning", "prng"},
     "compiled": {"reservoir", "networks", "agents", "envs", "training"},
     "statistics": set(),
     "runs": set(),

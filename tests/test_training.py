@@ -9,6 +9,7 @@ from recollect import prng, training
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.secret_informant import SecretInformant
+from recollect.errors import RecollectError
 from recollect.training import default_bins, start_run, step_run, train, train_iter
 
 ENV = SecretInformant(length=2, actions=2)
@@ -118,9 +119,9 @@ def test_progress_tells_of_every_bin_once(base):
 
 
 def test_a_run_that_does_not_end_is_ended():
-    """After max_steps, rounded up to whole calls: bins not reached are NaN, and the run is marked."""
+    """After max_steps, whatever one call does: bins not reached are NaN, and the run is marked."""
     result = run(max_steps=501)
-    assert result.steps.tolist() == [1000] * 3 and not result.finished.any()
+    assert result.steps.tolist() == [501] * 3 and not result.finished.any()
     for curve in (result.returns, result.lengths, result.write_weights[..., 0], result.query_vectors[..., 0, 0]):
         reached = np.isfinite(curve)
         assert reached[:, 0].all() and not reached[:, -1].any()
@@ -138,12 +139,12 @@ def test_episodes_are_cut_at_their_cap():
 
 def test_finished_runs_do_not_change_any_more():
     agents = training._broadcast(AGENT, 3)
-    limits = jnp.int32(20), jnp.int32(2), jnp.int32(2**31 - 1)
+    limits = jnp.int32(20), jnp.int32(2), jnp.int32(2**31 - 1), jnp.int32(2**31 - 1)
     runs = training._start(agents, ENV, jnp.array(SEEDS, jnp.uint32), 10)
-    runs, _ = training._advance(agents, ENV, runs, *limits, records=1)
+    runs, _ = training._advance(agents, ENV, runs, limits, records=1)
     kept = jax.tree.map(np.array, (runs.agent.params, runs.sums, runs.steps, runs.episode))
     assert (kept[3] == 20).all() and (kept[2] < 500).all()
-    runs, _ = training._advance(agents, ENV, runs, *limits, records=1)
+    runs, _ = training._advance(agents, ENV, runs, limits, records=1)
     for before, after in zip(
         jax.tree.leaves(kept),
         jax.tree.leaves((runs.agent.params, runs.sums, runs.steps, runs.episode)),
@@ -160,7 +161,8 @@ def test_the_loop_is_the_agents_own_steps():
     seed, cap = 1, 9
     agents = training._broadcast(AGENT, 3)
     runs = training._start(agents, ENV, jnp.array(SEEDS, jnp.uint32), 10)
-    runs, _ = training._advance(agents, ENV, runs, jnp.int32(1000), jnp.int32(100), jnp.int32(cap), records=1)
+    limits = jnp.int32(1000), jnp.int32(100), jnp.int32(cap), jnp.int32(2**31 - 1)
+    runs, _ = training._advance(agents, ENV, runs, limits, records=1)
 
     init, begin, learn = jax.jit(AGENT.init, static_argnums=(1, 2)), jax.jit(AGENT.begin), jax.jit(AGENT.learn)
     reset, step = jax.jit(ENV.reset), jax.jit(ENV.step)
@@ -194,7 +196,7 @@ def test_what_the_loop_carries_does_not_grow(agent):
         return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
 
     start = jax.eval_shape(lambda: start_run(agent, ENV, jnp.uint32(0), 5))
-    after = jax.eval_shape(lambda r: step_run(agent, ENV, r, jnp.int32(5), jnp.int32(1), jnp.int32(9)), start)
+    after = jax.eval_shape(lambda r: step_run(agent, ENV, r, *map(jnp.int32, (5, 1, 9, 99))), start)
     assert shape(start) == shape(after)
 
 
@@ -228,3 +230,18 @@ def test_wrong_arguments_are_refused(options, message):
 @pytest.mark.parametrize("episodes, bins", [(1, 1), (60, 60), (100, 100), (25_000, 100), (202, 2), (101, 1), (150, 75)])
 def test_default_bins(episodes, bins):
     assert default_bins(episodes) == bins
+
+
+class Faulty(SecretInformant):
+    """Pays NaN for the right decision."""
+
+    def step(self, state, action, key=None):
+        state, timestep = super().step(state, action, key)
+        return state, timestep._replace(reward=jnp.where(timestep.reward > 0, jnp.nan, timestep.reward))
+
+
+def test_an_environment_that_gives_nan_is_named():
+    with pytest.raises(
+        RecollectError, match="seed 7: the environment gave a reward or an observation that is not finite"
+    ):
+        train(AGENT, Faulty(2, 1), 100, [7], records_per_call=1)

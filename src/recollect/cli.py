@@ -1,6 +1,7 @@
 """The command ``recollect``."""
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ A tour, from a minute to an afternoon:
 
   recollect reproduce fig4 --preset robust
                                  train the paper's agent beside its recurrent baseline, draw the
-                                 figure, and hold the result against each of the paper's claims
+                                 figure, and hold the result against the paper's claims for it
   recollect reproduce all        the same for figures 3 to 6, to the letter of the paper
   recollect plot runs/fig4-robust
                                  draw a run again from its folder, also while it is under way
@@ -53,7 +54,8 @@ def _print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    (console if console.is_terminal else Console(width=140)).print(table)
 
 
 def _bench_reservoir(args: argparse.Namespace) -> None:
@@ -103,6 +105,20 @@ def _bench_algorithm1(args: argparse.Namespace) -> None:
             for r in rows
         ],
     )
+
+
+def _check_out(args: argparse.Namespace) -> None:
+    """Refuse a place for the report before the work begins rather than after it."""
+    if args.out is None:
+        return
+    if args.out.exists():
+        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.touch()
+        args.out.unlink()
+    except OSError as error:
+        raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
 
 
 def _write_report(args: argparse.Namespace, report: dict) -> None:
@@ -179,10 +195,25 @@ def _study(args: argparse.Namespace) -> None:
     from recollect.experiments.study import study
     from recollect.progress import Lines
 
+    _check_out(args)
+    if args.episodes is not None and args.episodes % 25:
+        raise RecollectError(
+            f"--episodes {args.episodes}: a multiple of 25 is needed, results are judged by 1/25 of them"
+        )
+    changes = dict(args.set)
+    options = [field.name for field in dataclasses.fields(EpisodicActorCritic)]
+    for name, value in changes.items():
+        if name not in options:
+            raise RecollectError(f"--set {name}: no such option; there are {', '.join(options)}")
+        if value is None or isinstance(value, (list, dict)):
+            raise RecollectError(f"--set {name}={value}: one number or name is needed")
+    agents = {
+        name: EpisodicActorCritic.preset(args.preset, **{"memory_size": FIGURES[name].memory_size, **changes})
+        for name in args.figures
+    }
     rows = {}
-    for name in args.figures:
+    for name, agent in agents.items():
         experiment = FIGURES[name]
-        agent = EpisodicActorCritic.preset(args.preset, memory_size=experiment.memory_size, **dict(args.set))
         rows[name] = study(
             agent,
             experiment.env,
@@ -193,7 +224,7 @@ def _study(args: argparse.Namespace) -> None:
             max_steps=int(args.max_steps * (args.episodes or experiment.episodes) * experiment.env.shortest_episode),
         )
         print(f"  {name}: {rows[name]}", file=sys.stderr, flush=True)
-    _write_report(args, {"preset": args.preset, "changes": dict(args.set), "figures": rows})
+    _write_report(args, {"preset": args.preset, "changes": changes, "figures": rows})
 
 
 def _tune(args: argparse.Namespace) -> None:
@@ -203,6 +234,9 @@ def _tune(args: argparse.Namespace) -> None:
     def show(row: dict) -> None:
         print(f"  {row}", file=sys.stderr, flush=True)
 
+    _check_out(args)
+    if args.episodes is not None and args.episodes % 100:
+        raise RecollectError(f"--episodes {args.episodes}: a multiple of 100 is needed, the last 100 decide")
     rates = tuple(BASELINE_RATES[x] for x in args.rates)
     rows = tune_baseline(args.decisions, args.widths, rates, args.episodes, on_row=show)
     _write_report(args, {"decisions": args.decisions, "rows": rows})
@@ -213,6 +247,9 @@ def _readings(args: argparse.Namespace) -> None:
     from recollect.experiments.readings import programs, search
     from recollect.progress import Lines
 
+    _check_out(args)
+    if not 0 <= args.part < args.parts:
+        raise RecollectError(f"--part {args.part} --parts {args.parts}: parts are numbered from 0 to {args.parts - 1}")
     experiment = FIGURES[args.figure]
     which = [(k, program) for k, program in enumerate(programs()) if k % args.parts == args.part]
     rows = search(
@@ -326,17 +363,17 @@ def parser() -> argparse.ArgumentParser:
 
     study = commands.add_parser("study", help="many seeds of the paper's experiments: shares solved, with intervals")
     study.add_argument("--figures", type=figure_list, default=FIGURES, help="comma-separated, or all (default)")
-    study.add_argument("--preset", choices=PRESETS, default="paper")
-    study.add_argument("--seeds", type=_count, default=64)
-    study.add_argument("--first-seed", type=int, default=0)
+    study.add_argument("--preset", choices=PRESETS, default="paper", help="of the agent (default: paper)")
+    study.add_argument("--seeds", type=_count, default=64, help="runs a figure (default: 64)")
+    study.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
     study.add_argument("--episodes", type=_count, help="default: the paper's")
     study.add_argument(
-        "--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="change an option"
+        "--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
     )
     study.add_argument(
-        "--max-steps", type=float, default=4.0, help="end a run after this many times the shortest total"
+        "--max-steps", type=_multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
     )
-    study.add_argument("--records", type=_count, default=20, help="how much one compiled call does (in 500 steps)")
+    study.add_argument("--records", type=_count, default=20, help="steps of one compiled call, in 500 (default: 20)")
     study.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     study.set_defaults(run=_study)
 
@@ -350,12 +387,14 @@ def parser() -> argparse.ArgumentParser:
 
     readings = commands.add_parser("readings", help="search the choices that the paper leaves open, at γ = 1")
     readings.add_argument("--figure", choices=FIGURES, default="fig5")
-    readings.add_argument("--readings", type=_count, default=16, help="random readings a program")
-    readings.add_argument("--seeds", type=_count, default=8)
+    readings.add_argument(
+        "--readings", type=_count, default=16, help="random readings of each of 4 programs (default: 16)"
+    )
+    readings.add_argument("--seeds", type=_count, default=8, help="runs a reading (default: 8)")
     readings.add_argument("--part", type=int, default=0, help="which part of the programs, to share the work")
-    readings.add_argument("--parts", type=_count, default=1)
+    readings.add_argument("--parts", type=_count, default=1, help="into how many parts the programs go (default: 1)")
     readings.add_argument("--max-steps", type=_multiple, default=4.0, help="in multiples of the shortest total")
-    readings.add_argument("--records", type=_count, default=20)
+    readings.add_argument("--records", type=_count, default=20, help="steps of one compiled call, in 500 (default: 20)")
     readings.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     readings.set_defaults(run=_readings)
 

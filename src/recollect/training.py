@@ -7,6 +7,7 @@ many records one compiled call makes. A run's randomness comes from its own key 
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from recollect import prng
+from recollect import learning, prng
 from recollect.agents.base import Agent
 from recollect.envs.base import Environment
+from recollect.errors import RecollectError
 
 RECORD = 500  # steps between two looks at the write weights and queries; part of the results, unlike the chunk size
 
@@ -29,6 +31,7 @@ class Run(NamedTuple):
     agent: Any
     env: Any
     steps: Array  # taken while episodes were still wanted
+    faults: Array  # of them, how many had a reward or observation that is not finite
     episode: Array  # finished so far
     score: Array  # return of the episode under way
     length: Array  # steps of the episode under way
@@ -83,18 +86,20 @@ def start_run(agent: Agent, env: Environment, seed: Array, bins: int) -> Run:
     env_state, observation = env.reset(key_reset)
     agent_state, _ = agent.begin(agent_state, observation, key_begin)
     zero, nil = jnp.zeros((), jnp.int32), jnp.zeros(())
-    return Run(key_loop, agent_state, env_state, zero, zero, nil, zero, jnp.zeros((bins, 3)))
+    return Run(key_loop, agent_state, env_state, zero, zero, zero, nil, zero, jnp.zeros((bins, 3)))
 
 
-def step_run(agent: Agent, env: Environment, run: Run, episodes: Array, bin_size: Array, cap: Array) -> Run:
-    """One time step of one run; a run that has its episodes goes on without learning or being measured."""
+def step_run(
+    agent: Agent, env: Environment, run: Run, episodes: Array, bin_size: Array, cap: Array, max_steps: Array
+) -> Run:
+    """One time step of one run; one that has its episodes or steps goes on without learning or being measured."""
     keys = jax.random.split(jax.random.fold_in(run.key, run.steps), 4)
     key_env, key_reset, key_learn, key_begin = keys[0], keys[1], keys[2], keys[3]
     env_state, timestep = env.step(run.env, run.agent.decision.action, key_env)
     score, length = run.score + timestep.reward, run.length + 1
     timestep = timestep._replace(truncated=timestep.truncated | ((length >= cap) & ~timestep.terminated))
     done = timestep.terminated | timestep.truncated
-    active = run.episode < episodes
+    active = (run.episode < episodes) & (run.steps < max_steps)
     agent_state = agent.learn(run.agent, timestep, key_learn, active)
     fresh_state, fresh_observation = env.reset(key_reset)
     env_state = jax.tree.map(lambda fresh, old: jnp.where(done, fresh, old), fresh_state, env_state)
@@ -108,6 +113,7 @@ def step_run(agent: Agent, env: Environment, run: Run, episodes: Array, bin_size
         agent=agent_state,
         env=env_state,
         steps=run.steps + active.astype(jnp.int32),
+        faults=run.faults + (active & ~learning.all_finite(timestep[:2])).astype(jnp.int32),
         episode=run.episode + counted.astype(jnp.int32),
         score=jnp.where(done, 0.0, score),
         length=jnp.where(done, 0, length),
@@ -132,10 +138,10 @@ def _start(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:
 
 
 @functools.partial(jax.jit, static_argnames=("env", "records"), donate_argnames=("runs",))
-def _advance(agents: Agent, env: Environment, runs: Run, episodes: Array, bin_size: Array, cap: Array, records: int):
+def _advance(agents: Agent, env: Environment, runs: Run, limits: tuple[Array, Array, Array, Array], records: int):
     def one_run(agent, run):
         def one_step(run, _):
-            return step_run(agent, env, run, episodes, bin_size, cap), None
+            return step_run(agent, env, run, *limits), None
 
         def one_record(run, _):
             run, _ = jax.lax.scan(one_step, run, length=RECORD)
@@ -172,6 +178,15 @@ def _check(seeds: Sequence[int], episodes: int, bins: int | None, **at_least_1: 
         raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
 
 
+def _refuse_faults(seeds: Sequence[int], faults: np.ndarray) -> None:
+    if faults.any():
+        at = int(np.argmax(faults > 0))
+        raise RecollectError(
+            f"seed {seeds[at]}: the environment gave a reward or an observation that is not finite, "
+            f"{int(faults[at])} times; nothing was learned from those steps"
+        )
+
+
 def train_iter(
     agent: Agent,
     env: Environment,
@@ -184,19 +199,22 @@ def train_iter(
     records_per_call: int = 20,
 ) -> Iterator[Progress | Result]:
     """Train, reporting after every compiled call; the last thing yielded is the ``Result``. Arguments as ``train``."""
-    seeds = tuple(int(s) for s in seeds)
+    seeds = tuple(operator.index(s) for s in seeds)
     lengths = {"max_steps": max_steps, "max_episode_length": max_episode_length, "records_per_call": records_per_call}
     _check(seeds, episodes, bins, **lengths)
     bins = bins or default_bins(episodes)
     agents = _broadcast(agent, len(seeds))
     bin_size = episodes // bins
-    limits = (jnp.int32(episodes), jnp.int32(bin_size), jnp.int32(max_episode_length or 2**31 - 1))
+    endless = 2**31 - 1
+    numbers = (episodes, bin_size, max_episode_length or endless, max_steps or endless)
+    limits = tuple(jnp.int32(x) for x in numbers)
     collected = _Collected(len(seeds), bins, bin_size)
     runs = _start(agents, env, jnp.array(seeds, jnp.uint32), bins)
     taken = 0
     while True:
-        runs, records = _advance(agents, env, runs, *limits, records=records_per_call)
+        runs, records = _advance(agents, env, runs, limits, records=records_per_call)
         taken += records_per_call * RECORD
+        _refuse_faults(seeds, np.asarray(runs.faults))
         new_bins = collected.add(seeds, jax.device_get(records), np.asarray(runs.sums))
         done = np.asarray(runs.episode)
         yield Progress(taken, int(np.sum(np.asarray(runs.steps))), done, new_bins, collected.recent_return())
@@ -224,10 +242,10 @@ def train(
         env: a pure-JAX environment.
         episodes: how many episodes each run trains for.
         seeds: one run each, different whole numbers.
-        max_steps: end runs that have not finished their episodes after so many steps (rounded up to whole calls);
+        max_steps: end runs that have not finished their episodes after so many steps;
             None lets a run that loops go on for ever.
         max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
-        bins: how many equal parts the metrics are averaged over (default: about 100).
+        bins: how many equal parts the metrics are averaged over (default: the largest number up to 100 that divides).
         records_per_call: how much one compiled call does; results do not depend on it.
         on_progress: called after each compiled call.
     """

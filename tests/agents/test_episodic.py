@@ -583,3 +583,8 @@ def test_probe_recall():
     """One telling state, then a decision that looks alike whatever was told."""
     _, _, returns = live(RECALL, 2, learning_rate=0.05)
     assert (returns > 0.95).all(), returns
+
+
+def test_a_memory_that_would_not_fit_is_refused():
+    with pytest.raises(ValueError, match="memory_size=1000000000 needs 4,000,000,000,000,000,000 bytes"):
+        EpisodicActorCritic(memory_size=10**9)

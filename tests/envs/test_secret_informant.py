@@ -222,3 +222,15 @@ def test_wrong_settings(arguments, message):
 def test_wrong_instances(chain, message):
     with pytest.raises(ValueError, match=message):
         SecretInformant(length=2).make_instance(chain)
+
+
+def test_the_path_bit_where_the_paper_is_silent():
+    usual, other = SecretInformant(2, 2), SecretInformant(2, 2, path_bit_at_first=False, path_bit_in_chain=True)
+    assert usual.decision_states()[:, -1].tolist() == [1, 1] and other.decision_states()[:, -1].tolist() == [0, 1]
+    assert not usual.informative_states()[..., -1].any() and other.informative_states()[..., -1].all()
+    assert other.uninformative_states()[..., -1].all() and not other.states[0].any()
+    without = SecretInformant(2, 2, correct_path_bit=False, path_bit_in_chain=True)
+    assert np.array_equal(without.states, SecretInformant(2, 2, correct_path_bit=False).states)
+    for wrong in ({"correct_path_bit": 2}, {"path_bit_in_chain": "no"}, {"length": True}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            SecretInformant(**wrong)

@@ -43,7 +43,7 @@ def write_run(path, figure, curves, baseline=None, status="finished", episodes=N
     folder = RunFolder(path, config)
     folder.append("episodic", list(lines_of(config, "episodic", dict(enumerate(curves)))))
     if baseline is not None:
-        others = {k: {**GOOD, **curve} for k, curve in enumerate(baseline)}
+        others = {k: {**GOOD, **curve} for k, curve in enumerate(baseline, start=1)}
         folder.append("recurrent", list(lines_of(config, "recurrent", others)))
     folder.set_status(status)
     return path

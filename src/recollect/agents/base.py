@@ -41,7 +41,8 @@ class Agent:
         state, action = agent.begin(state, observation, key)          # a first observation
         state, action = agent.step(state, timestep, key)              # learn from what came of the action, act again
 
-    and after a time step that ended the episode, ``begin`` with the next episode's first observation.
+    until a time step that ends the episode, which goes to ``learn``, and then ``begin`` takes the next episode's first
+    observation.
     """
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> Any:
@@ -102,7 +103,7 @@ def check_flag(name: str, value: Any) -> None:
 
 def check_count(name: str, value: Any) -> None:
     """Refuse what is not a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r} must be an integer of at least 1")
 
 

@@ -13,6 +13,8 @@ from recollect.agents.base import Agent, TimeStep, check_choice, check_count, ch
 from recollect.networks import ACTIVATIONS, INITIALIZERS, Network, apply_network, init_network
 from recollect.reservoir import kernel
 
+LARGEST_MEMORY = 2**32  # bytes
+
 MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO}
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -64,7 +66,7 @@ class EpisodicActorCritic(Agent):
     (0.005, 1.0, 0.0)
 
     Args:
-        memory_size: n, the states kept.
+        memory_size: n, the states kept; the reservoir takes 4 n² bytes a run.
         hidden: units in each hidden layer (1 layer for value, query and write, 2 for the policy).
         learning_rate: step size of plain gradient steps.
         discount: γ.
@@ -118,6 +120,11 @@ class EpisodicActorCritic(Agent):
     def __post_init__(self) -> None:
         for name in ("memory_size", "hidden"):
             check_count(name, getattr(self, name))
+        if self.memory == "reservoir" and 4 * int(self.memory_size) ** 2 > LARGEST_MEMORY:
+            need = 4 * int(self.memory_size) ** 2
+            raise ValueError(
+                f"memory_size={self.memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST_MEMORY:,}"
+            )
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("entropy", self.entropy, 0.0, 10.0)
@@ -187,7 +194,7 @@ class EpisodicActorCritic(Agent):
         if self.critic_start == "zero":
             networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
         start = jnp.asarray(self.temperature_start, jnp.float32)
-        theta = jnp.log(start) if self.temperature == "exp" else jnp.log(jnp.expm1(start))
+        theta = jnp.log(start) if self.temperature == "exp" else start + jnp.log(-jnp.expm1(-start))
         observation = jnp.zeros(s)
         stored = MEMORIES[self.memory].init(self.memory_size, observation)
         zero = jnp.zeros((), jnp.int32)

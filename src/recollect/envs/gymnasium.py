@@ -61,11 +61,13 @@ class SecretInformantEnv(gym.Env[np.ndarray, np.int64]):
         decisions: int = 1,
         actions: int = 3,
         correct_path_bit: bool = True,
+        path_bit_at_first: bool = True,
+        path_bit_in_chain: bool = False,
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"render_mode={render_mode!r} must be None or one of {self.metadata['render_modes']}")
-        self.rules = SecretInformant(length, decisions, actions, correct_path_bit)
+        self.rules = SecretInformant(length, decisions, actions, correct_path_bit, path_bit_at_first, path_bit_in_chain)
         self.render_mode = render_mode
         self.observation_space = gym.spaces.Box(0.0, 1.0, (self.rules.observation_size,), np.float32)
         self.action_space = gym.spaces.Discrete(actions)

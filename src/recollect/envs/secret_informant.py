@@ -61,6 +61,8 @@ class SecretInformant:
         decisions: Number of decision states, and of informative states.
         actions: Number of actions.
         correct_path_bit: Whether the last bit is there. Without it one-step learning cannot credit the first decisions.
+        path_bit_at_first: Its value at the first decision, where "all decisions so far" is an empty statement.
+        path_bit_in_chain: Its value in chain states. The paper speaks of decision states only.
 
     Paper: section "Experiments and Results", figure 2.
     """
@@ -69,12 +71,17 @@ class SecretInformant:
     decisions: int = 1
     actions: int = 3
     correct_path_bit: bool = True
+    path_bit_at_first: bool = True
+    path_bit_in_chain: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("length", 1), ("decisions", 1), ("actions", 2)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name}={value!r} must be an integer of at least {least}")
+        for name in ("correct_path_bit", "path_bit_at_first", "path_bit_in_chain"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
         if self.decisions > self.length:
             raise ValueError(f"decisions={self.decisions} exceeds length={self.length}: each needs its own chain state")
 
@@ -112,11 +119,13 @@ class SecretInformant:
         """
         A, D = self.actions, self.decisions
         rows = np.zeros((1 + 2 * D * A + 2 * D, self.observation_size), np.float32)
+        told = [-1] * self.correct_path_bit  # the place of the correct-path bit, if it is there
         for informative, identifier, action in itertools.product((True, False), range(D), range(A)):
-            rows[self.chain_row(informative, action, identifier), [action, A + 1 - informative, A + 2 + identifier]] = 1
+            bits = [action, A + 1 - informative, A + 2 + identifier]
+            rows[self.chain_row(informative, action, identifier), bits + told * self.path_bit_in_chain] = 1
         for decision, correct in itertools.product(range(D), (False, True)):
-            bits = [A + 2 + decision, A + 2 + D] + ([-1] if correct and self.correct_path_bit else [])
-            rows[self.decision_row(decision, correct), bits] = 1
+            shown = correct and (decision > 0 or self.path_bit_at_first)
+            rows[self.decision_row(decision, correct), [A + 2 + decision, A + 2 + D] + told * shown] = 1
         rows.flags.writeable = False
         return rows
 

@@ -78,7 +78,7 @@ class Plan:
             raise ValueError(f"episodes={self.episodes} must be a multiple of 25: results are judged by 1/25 of them")
         if not (math.isfinite(self.max_steps) and self.max_steps > 0):
             raise ValueError(f"max_steps={self.max_steps} must be a positive number")
-        if self.max_steps * self.shortest_total > MOST_STEPS:
+        if max(self.max_steps, BASELINE_MAX_STEPS) * self.shortest_total > MOST_STEPS:
             raise ValueError(f"{self.episodes:,} episodes are too many for one run: more than 2^31 steps")
         _ = self.jobs  # refuses an unknown preset
 
@@ -108,7 +108,9 @@ class Plan:
         limit = math.ceil(self.max_steps * self.shortest_total)
         jobs = [Job("episodic", agent, (tuple(range(self.seeds)),), limit)]
         if self.with_baseline and self.experiment.baseline_repeats:
-            groups = tuple((seed,) for seed in range(self.experiment.baseline_repeats))
+            # From seed 1: seed 0 is the run that the hyperparameters were chosen by.
+            groups = tuple((seed,) for seed in range(1, self.experiment.baseline_repeats + 1))
+            limit = math.ceil(BASELINE_MAX_STEPS * self.shortest_total)
             jobs.append(Job("recurrent", baseline(self.experiment.decisions), groups, limit))
         return tuple(jobs)
 
@@ -151,7 +153,7 @@ def make_plan(
 
     >>> plan = make_plan("fig4")
     >>> plan.seeds, plan.episodes, [(job.name, job.groups) for job in plan.jobs]
-    (3, 25000, [('episodic', ((0, 1, 2),)), ('recurrent', ((0,), (1,), (2,)))])
+    (3, 25000, [('episodic', ((0, 1, 2),)), ('recurrent', ((1,), (2,), (3,)))])
     """
     if figure in FIGURES:
         seeds = FIGURES[figure].repeats if seeds is None else seeds
