@@ -93,9 +93,17 @@ def _block_polynomial(block):
     return product
 
 
+@njit(cache=True, error_model="numpy")
+def relate(g, relative):
+    """Write g_K/g_k to relative[DEGREE + k]; the DEGREE + 1 places before k = 1 hold 0."""
+    own = relative[DEGREE:]
+    for k in range(1, len(g)):
+        own[k] = g[-1] / g[k]
+
+
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
-def flush(g, block):
-    """Let the items of the current block join g: g_k ← g_k S_k / S_{k−1}.
+def _flush(g, relative, block):
+    """Let the items of the current block join g: g_k ← g_k S_k / S_{k−1}; ``relative`` goes along.
 
     S_k = Σ_j b_j Π_{i<j} g_K/g_{k−i}, b_j the block's elementary symmetric polynomials in units of g_K.
     """
@@ -103,20 +111,30 @@ def flush(g, block):
         return
     b = _block_polynomial(block)
     K = len(g) - 1
-    relative = np.zeros(DEGREE + K + 1)  # relative[DEGREE + k] = g_K/g_k, 0 for k ≤ 0
-    for k in range(1, K + 1):
-        relative[DEGREE + k] = g[K] / g[k]
-    S = np.empty(K + 1)
+    S, over = np.empty(K + 1), np.empty(K + 1)
     for k in range(K + 1):
         nested = b[DEGREE]
         for j in range(1, DEGREE + 1):
             nested = b[DEGREE - j] + relative[j + k] * nested
         S[k] = nested
+    for k in range(K + 1):
+        over[k] = 1.0 / S[k]
+    growth = S[K] * over[K - 1]
+    own = relative[DEGREE:]
     for k in range(1, K + 1):
-        g[k] *= S[k] / S[k - 1]
+        g[k] *= S[k] * over[k - 1]
+        own[k] *= growth * (S[k - 1] * over[k])
     block[SUM:] = 0.0
     block[POLYNOMIAL] = 1.0
     block[UNIT] = 1.0 / g[K]
+
+
+@njit(cache=True, error_model="numpy")
+def flush(g, block):
+    """Let the items of the current block join g."""
+    relative = np.zeros(DEGREE + len(g))
+    relate(g, relative)
+    _flush(g, relative, block)
 
 
 @njit(cache=True, error_model="numpy")
@@ -126,12 +144,14 @@ def logistic(x):
 
 
 @njit(cache=True, error_model="numpy")
-def _grow_now(g, block, w):
+def _grow_now(g, relative, block, w):
     scratch = np.empty_like(g)
     scratch[0] = g[0]
     grow(g, w, scratch)
     g[:] = scratch
     block[UNIT] = 1.0 / g[-1] if g[-1] > 0.0 else math.inf
+    if g[-1] > 0.0:
+        relate(g, relative)
 
 
 @njit(cache=True, error_model="numpy")
@@ -223,6 +243,9 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
     n = len(order)
     K = len(g) - 1
     sums = np.empty(POWERS)
+    relative = np.zeros(DEGREE + len(g))
+    if g[K] > 0.0:
+        relate(g, relative)
     start = counts[SEEN]
     i = 0
     while i < len(w):
@@ -253,7 +276,7 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
                 counts[SEEN] = start + j
                 return j
             if here * block[UNIT] + block[SUM] > FULL:
-                flush(g, block)
+                _flush(g, relative, block)
             rank = 0
             if counts[HELD] < n:
                 rank = 1  # empty slots stand before the filled ones
@@ -264,7 +287,7 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
                 hazard = here / g[n]
                 block[BUDGET] -= hazard
                 if block[BUDGET] < 0.0:
-                    flush(g, block)
+                    _flush(g, relative, block)
                     bound = -math.expm1(-hazard)
                     if uniform(rng) * bound < accept_probability(g[n], here):
                         rank = _rank_to_drop(rows, weights, order, rng)
@@ -275,7 +298,7 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
             if u <= FULL:
                 _add_singly(u, block)
             else:
-                _grow_now(g, block, here)
+                _grow_now(g, relative, block, here)
         i = min(i + GROUP, len(w))
     counts[SEEN] = start + len(w)
     return len(w)
