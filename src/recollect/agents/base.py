@@ -1,5 +1,6 @@
 """What every agent is: ``init``, ``begin``, ``learn`` on one time step, and ``step``, which is the two together."""
 
+import abc
 import dataclasses
 from typing import Any, Protocol
 
@@ -32,7 +33,7 @@ class TimeStep(Protocol):
         ...
 
 
-class Agent:
+class Agent(abc.ABC):
     """Base of the agents: a frozen dataclass whose numbers JAX may trace, so that runs can differ in them.
 
     The loop around an agent is
@@ -45,17 +46,17 @@ class Agent:
     observation.
     """
 
+    @abc.abstractmethod
     def init(self, key: Array, observation_size: int, num_actions: int) -> Any:
         """Fresh parameters and an empty memory."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def begin(self, state: Any, observation: Array, key: Array) -> tuple[Any, Array]:
         """Choose an action at ``observation`` without learning; the state holds the choice until ``learn``."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def learn(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> Any:
         """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
-        raise NotImplementedError
 
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""
