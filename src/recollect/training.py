@@ -93,8 +93,7 @@ def step_run(
     agent: Agent, env: Environment, run: Run, episodes: Array, bin_size: Array, cap: Array, max_steps: Array
 ) -> Run:
     """One time step of one run; one that has its episodes or steps goes on without learning or being measured."""
-    keys = jax.random.split(jax.random.fold_in(run.key, run.steps), 4)
-    key_env, key_reset, key_learn, key_begin = keys[0], keys[1], keys[2], keys[3]
+    key_env, key_reset, key_learn, key_begin = (prng.at(run.key, run.steps, purpose) for purpose in range(4))
     env_state, timestep = env.step(run.env, run.agent.decision.action, key_env)
     score, length = run.score + timestep.reward, run.length + 1
     timestep = timestep._replace(truncated=timestep.truncated | ((length >= cap) & ~timestep.terminated))
