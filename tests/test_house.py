@@ -13,6 +13,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "recollect"
 ROOMS = {
     "reservoir": set(),
     "prng": set(),
+    "files": set(),
+    "checkpoints": {"files"},
+    "trees": {"prng"},
     "memory": {"reservoir"},
     "networks": set(),
     "learning": set(),
