@@ -253,28 +253,34 @@ class EpisodicActorCritic(Agent):
 
         Paper: section 3, the TD error δ_t and the losses of the three networks
         """
+        return self.update(state, timestep, key, active)[0]
+
+    def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
+        """As ``learn``, and whether the update was finite."""
         params, stored, decision = state
         v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, timestep.observation))
         delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, decision.observation))
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         (direction,) = pull((delta, jnp.asarray(self.entropy, delta.dtype)))
-        sound = jnp.logical_and(learning.all_finite(direction), active)
-        rate = jnp.where(sound, self.learning_rate, 0.0)
-        params = self._move(params, direction, rate, sound)
+        moved = self._move(params, direction)
+        # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
+        sound = learning.all_finite(moved)
+        params = jax.tree.map(lambda new, old: jnp.where(jnp.logical_and(sound, active), new, old), moved, params)
         if self.write == "after":
             stored = self._write(state, decision.observation, key)
         if self.reset_memory:
             stored = kernel.clear(stored, jnp.logical_or(timestep.terminated, timestep.truncated))
-        return State(params, stored, decision)
+        return State(params, stored, decision), sound
 
-    def _move(self, params: Parameters, direction: Parameters, rate: Array, sound: Array) -> Parameters:
+    def _move(self, params: Parameters, direction: Parameters) -> Parameters:
+        rate = self.learning_rate
+
         def layer(p, d):
-            weight = p.weight + rate * jnp.where(sound, d.weight, 0.0)
-            return type(p)(weight, p.bias + rate * self.bias_rate * jnp.where(sound, d.bias, 0.0))
+            return type(p)(p.weight + rate * d.weight, p.bias + rate * self.bias_rate * d.bias)
 
         networks = {
             name: tuple(layer(p, d) for p, d in zip(getattr(params, name), getattr(direction, name), strict=True))
             for name in ("value", "policy", "query", "write")
         }
-        theta = params.temperature + rate * jnp.where(sound, direction.temperature, 0.0)
+        theta = params.temperature + rate * direction.temperature
         return Parameters(**networks, temperature=theta)
