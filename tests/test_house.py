@@ -30,7 +30,7 @@ ROOMS = {
     "runs": {"checkpoints", "files", "lock", "provenance"},
     "plots": {"reservoir", "runs", "statistics"},
     "progress": {"training"},
-    "bench": {"reservoir", "agents", "envs", "training", "experiments"},
+    "bench": {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts"},
 }
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
 OPTIONAL = {

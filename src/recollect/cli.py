@@ -361,6 +361,46 @@ def _readings(args: argparse.Namespace) -> None:
     _write_report(args, {"figure": args.figure, "readings": ranked})
 
 
+def _soak(args: argparse.Namespace) -> None:
+    from recollect.bench import reliability
+
+    if args.out.exists():
+        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+    found = reliability.soak(args.minutes, args.checkpoint_every or 5.0, args.out, lambda text: print(text, flush=True))
+    _write_json(args.out / "soak.json", found)
+    del found["samples"]
+    print(json.dumps(found, indent=1))
+    if found["damaged"]:
+        raise RecollectError(f"{len(found['damaged'])} damaged files: {found['damaged'][0]}")
+
+
+def _write_json(path: Path, content: dict) -> None:
+    from recollect.runs import write_json
+
+    write_json(path, content)
+
+
+def _bench_endless(args: argparse.Namespace) -> None:
+    from recollect.bench import reliability
+
+    _progress(f"one episode of {args.steps:,} steps")
+    rows = reliability.endless(args.steps)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return
+    _print_table(
+        ["steps", "steps/s", "resident MiB"],
+        [[f"{r['steps']:,}", f"{r['steps_a_second']:,}", f"{r['resident_mib']:.1f}"] for r in rows],
+    )
+
+
+def _bench_checkpoints(args: argparse.Namespace) -> None:
+    from recollect.bench import reliability
+
+    _progress("training figure 4 with checkpoints for half a minute")
+    print(json.dumps(reliability.checkpoint_cost(), indent=1))
+
+
 def _bench_estimators(args: argparse.Namespace) -> None:
     from recollect.experiments import estimators
 
@@ -530,6 +570,12 @@ def parser() -> argparse.ArgumentParser:
     readings.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     readings.set_defaults(run=_readings)
 
+    soak = commands.add_parser("soak", help="train with checkpoints for long and watch memory and open files")
+    soak.add_argument("--minutes", type=_multiple, default=60.0, help="default: 60")
+    soak.add_argument("--checkpoint-every", type=_multiple, metavar="SECONDS", help="default: 5")
+    soak.add_argument("--out", type=Path, default=Path("runs/soak"), help="folder (default: runs/soak)")
+    soak.set_defaults(run=_soak)
+
     bench = commands.add_parser("bench", help="measure the library on this machine")
     subjects = bench.add_subparsers(metavar="SUBJECT", required=True)
     speed = subjects.add_parser("reservoir", help="speed of the sampler beside others")
@@ -544,6 +590,12 @@ def parser() -> argparse.ArgumentParser:
     inclusion = subjects.add_parser("inclusion", help="sample one stream many times and draw what stayed")
     inclusion.add_argument("--out", type=Path, default=Path("runs/inclusion"), help="folder (default: runs/inclusion)")
     inclusion.set_defaults(run=_bench_inclusion)
+    long = subjects.add_parser("endless", help="one episode that never ends: is memory flat, is speed")
+    long.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    long.add_argument("--steps", type=_count, default=10**7, help="default: 10 million")
+    long.set_defaults(run=_bench_endless)
+    saving = subjects.add_parser("checkpoints", help="what a checkpoint costs")
+    saving.set_defaults(run=_bench_checkpoints)
     printed = subjects.add_parser("algorithm1", help="where Algorithm 1 as printed stops sampling")
     printed.add_argument("--json", action="store_true", help="print JSON instead of a table")
     printed.set_defaults(run=_bench_algorithm1)
