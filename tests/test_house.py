@@ -13,18 +13,24 @@ SOURCE = Path(__file__).parents[1] / "src" / "recollect"
 ROOMS = {
     "reservoir": set(),
     "prng": set(),
+    "files": set(),
+    "checkpoints": {"files"},
+    "lock": {"files"},
+    "provenance": {"prng"},
+    "interrupts": set(),
+    "trees": {"prng"},
     "memory": {"reservoir"},
     "networks": set(),
     "learning": set(),
     "agents": {"reservoir", "memory", "networks", "learning"},
     "envs": set(),
-    "training": {"agents", "envs", "learning", "prng"},
-    "compiled": {"reservoir", "networks", "agents", "envs", "training"},
+    "training": {"agents", "envs", "learning", "prng", "trees"},
+    "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
     "statistics": set(),
-    "runs": set(),
+    "runs": {"checkpoints", "files", "lock", "provenance"},
     "plots": {"reservoir", "runs", "statistics"},
     "progress": {"training"},
-    "bench": {"reservoir", "agents", "envs", "training", "experiments"},
+    "bench": {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts"},
 }
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
 OPTIONAL = {

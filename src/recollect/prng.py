@@ -80,13 +80,16 @@ def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     return flat.reshape(shape)
 
 
+NAME = "recollect_philox4x32"
+"""Recorded with every run: results are those of this generator."""
+
 IMPL = jax.extend.random.define_prng_impl(
     key_shape=(4,),
     seed=_seed,
     split=_split,
     random_bits=_random_bits,
     fold_in=_fold_in,
-    name="recollect_philox4x32",
+    name=NAME,
     tag="rph",
 )
 

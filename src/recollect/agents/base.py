@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -57,6 +58,10 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def learn(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> Any:
         """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
+
+    def update(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[Any, Array]:
+        """As ``learn``, and whether the update was finite; one that is not is not made."""
+        return self.learn(state, timestep, key, active), jnp.array(True)
 
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""

@@ -305,6 +305,10 @@ class EpisodicActorCritic(Agent):
 
         Paper: section 3, the TD error δ_t and the losses of the three networks
         """
+        return self.update(state, timestep, key, active)[0]
+
+    def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
+        """As ``learn``, and whether the update was finite."""
         params, traces, stored, decision = state
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
         v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, timestep.observation))
@@ -315,19 +319,21 @@ class EpisodicActorCritic(Agent):
         decay = jnp.asarray(self.discount * self.trace_decay, delta.dtype)
         longer = jax.tree.map(lambda z, g: learning.trace(z, g, decay), traces, gradient)
         openness = self.entropy + self.surprise * jnp.abs(delta)
-        direction = jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready)
-        sound = jnp.logical_and(learning.all_finite(direction), active)
-        params = self._move(params, direction, sound)
-        traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(sound, new, old)), longer, traces)
+        moved = self._move(params, jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready))
+        # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
+        sound = learning.all_finite(moved)
+        learnt = jnp.logical_and(sound, active)
+        params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
+        traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(learnt, new, old)), longer, traces)
         if self.write == "after":
             stored = self._write(state, decision.observation, key)
         if self.reset_memory:
             stored = kernel.clear(stored, over)
-        return State(params, traces, stored, decision)
+        return State(params, traces, stored, decision), sound
 
-    def _move(self, params: Parameters, direction: Parameters, sound: Array) -> Parameters:
+    def _move(self, params: Parameters, direction: Parameters) -> Parameters:
         def moved(p, d, rate):
-            return p + self.learning_rate * rate * jnp.where(sound, d, 0.0)
+            return p + self.learning_rate * rate * d
 
         def network(name):
             rate = getattr(self, f"{name}_rate")
