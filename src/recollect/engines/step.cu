@@ -46,6 +46,7 @@
 #define I_STEPS (I_KEY + 4)
 #define I_EPISODE (I_STEPS + 1)
 #define I_LENGTH (I_EPISODE + 1)
+#define I_FAULTS (I_LENGTH + 1)
 
 #define LOG_INFINITY 1e36f
 #define LOG_ZERO_WEIGHT (-2e36f)
@@ -119,7 +120,7 @@ template <int M> static __device__ __forceinline__ void spread(float *row, const
 
 struct __align__(16) Group {  // shared memory of one run
   float hq[HP], q[HP], h1[HP], h2[HP], a[HP], b[HP], c[HP], d[HP], logits[HP];
-  float rows[TALL * HP];
+  float rows_p[TALL * HP], rows_e[TALL * HP], rows_q[TALL * HP], rows_p2[TALL * HP], rows_e2[TALL * HP];
   u32 words[4 * (WRITE_BLOCKS + 1)];
   float drop[N * N];
   u32 bits[UP4(DRAWS)];
@@ -187,7 +188,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
   for (int i = l; i < D; i += G) g.right[i] = INT(I_RIGHT + i);
   int row = INT(I_OBS), row_m = INT(I_RECALLED), slot = INT(I_SLOT), action = INT(I_ACTION);
   int position = INT(I_POSITION), correct = INT(I_CORRECT);
-  int steps = INT(I_STEPS), episode = INT(I_EPISODE), length = INT(I_LENGTH);
+  int steps = INT(I_STEPS), episode = INT(I_EPISODE), length = INT(I_LENGTH), faults = INT(I_FAULTS);
   float score = FLOAT(F_SCORE), keep = 1.f;
   bool live = owner && episode < episodes && steps < max_steps;
   if (owner && !live && l == 0)
@@ -293,7 +294,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
       if (l == 0) {
         INT(I_SEEN) = seen; INT(I_OBS) = row; INT(I_RECALLED) = row_m; INT(I_SLOT) = slot; INT(I_ACTION) = action;
         INT(I_POSITION) = position; INT(I_CORRECT) = correct; INT(I_STEPS) = steps; INT(I_EPISODE) = episode;
-        INT(I_LENGTH) = length; FLOAT(F_SCORE) = score;
+        INT(I_LENGTH) = length; INT(I_FAULTS) = faults; FLOAT(F_SCORE) = score;
       }
       live = false;
     }
@@ -386,34 +387,27 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
     // An update that is not finite is not made: everything else is bounded by products of these.
     const bool sound = fabsf(delta) < 1e30f && worst < 1e30f && fabsf(g_theta) < 1e30f;
     const float pull = sound ? alpha * delta : 0.f, even = sound ? alpha * rate_p * (entropy + surprise * fabsf(delta)) : 0.f;
-    const float decay = sound ? gamma_lambda * keep : 1.f;
-    if (!sound) { g_theta = dq = d3 = e3 = 0.f; }
+    [[maybe_unused]] const float decay = sound ? gamma_lambda * keep : 1.f;
+    if (!sound) { g_theta = dq = d3 = e3 = 0.f; faults = faults ? faults : -(steps + 1); }
 
     // -- back through the networks; products are laid out by row in shared memory and summed by column
 #if !TRACES
     d3 = fmaf(pull * rate_p, d3, even * e3);
 #endif
-    if (in_a) spread<H>(g.rows + l * HP, pW3, d3);
+    if (in_a) spread<H>(g.rows_p + l * HP, pW3, d3);
+    if (in_a && TRACES) spread<H>(g.rows_e + l * HP, pW3, e3);
+    if (in_s) spread<H>(g.rows_q + l * HP, qW2, dq);
     __syncwarp(FULL);
-    float d2 = in_h ? column<A>(g.rows, l) * (1.f - h2 * h2) : 0.f;
+    const float d2 = in_h ? column<A>(g.rows_p, l) * (1.f - h2 * h2) : 0.f;
+    const float e2 = in_h && TRACES ? column<A>(g.rows_e, l) * (1.f - h2 * h2) : 0.f;
+    const float dhq = in_h ? column<S>(g.rows_q, l) * (1.f - hq * hq) : 0.f;
+    if (in_h) spread<H>(g.rows_p2 + l * HP, pW2, d2);
+    if (in_h && TRACES) spread<H>(g.rows_e2 + l * HP, pW2, e2);
     __syncwarp(FULL);
-    if (in_h) spread<H>(g.rows + l * HP, pW2, d2);
-    __syncwarp(FULL);
-    const float d1 = in_h ? column<H>(g.rows, l) * (1.f - h1 * h1) : 0.f;
-    __syncwarp(FULL);
-    if (in_s) spread<H>(g.rows + l * HP, qW2, dq);
-    __syncwarp(FULL);
-    const float dhq = in_h ? column<S>(g.rows, l) * (1.f - hq * hq) : 0.f;
+    const float d1 = in_h ? column<H>(g.rows_p2, l) * (1.f - h1 * h1) : 0.f;
+    const float e1 = in_h && TRACES ? column<H>(g.rows_e2, l) * (1.f - h1 * h1) : 0.f;
+    // The policy's entropy pulls at once, not through the traces.
 #if TRACES
-    float e2, e1;
-    __syncwarp(FULL);
-    if (in_a) spread<H>(g.rows + l * HP, pW3, e3);
-    __syncwarp(FULL);
-    e2 = in_h ? column<A>(g.rows, l) * (1.f - h2 * h2) : 0.f;
-    __syncwarp(FULL);
-    if (in_h) spread<H>(g.rows + l * HP, pW2, e2);
-    __syncwarp(FULL);
-    e1 = in_h ? column<H>(g.rows, l) * (1.f - h1 * h1) : 0.f;
 #define LEARN_P(p, z, d, e, y, f) do { z = fmaf(decay, z, (d) * (y)); p = fmaf(step, z, fmaf(even * f, (e) * (y), p)); } while (0)
 #else
 #define LEARN_P(p, z, d, e, y, f) p = fmaf((d) * f, (y), p)
