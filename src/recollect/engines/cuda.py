@@ -20,7 +20,7 @@ _MEMORIES = {"reservoir": 0, "uniform": 1, "fifo": 2, "none": 3}
 def lanes(agent: EpisodicActorCritic, env: SecretInformant) -> int:
     """Lanes that live one run: enough for the widest of its vectors."""
     n = agent.memory_size
-    return max(agent.hidden, env.observation_size, env.num_actions, n + 1, (n + 6) // 4 + 1)
+    return max(agent.hidden, env.observation_size, env.num_actions, n, (n + 6) // 4 + 1)
 
 
 def supported(agent: Any, env: Any) -> bool:

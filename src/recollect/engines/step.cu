@@ -178,9 +178,9 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
   const float v_end = HYPER(9), floor_w = HYPER(10), surprise = HYPER(11), credit_cap = HYPER(12);
   const u32 k0 = (u32)INT(I_KEY), k1 = (u32)INT(I_KEY + 1);
 
-  // memory: lane i < N holds slot i, lane k <= N the ratio g_k
+  // memory: lane i < N holds slot i and the ratio g_{i+1}; g_0 is infinite
   float logw = in_n ? FLOAT(F_LOGW + l) : 0.f, high = 0.f, low = 0.f;
-  if (MEMORY == 0 && l <= N) { high = FLOAT(F_HIGH + l); low = FLOAT(F_LOW + l); }
+  if (MEMORY == 0 && in_n) { high = FLOAT(F_HIGH + l + 1); low = FLOAT(F_LOW + l + 1); }
   int rank = in_n ? INT(I_RANKS + l) : 0, seen = INT(I_SEEN);
   if (in_n) g.items[l] = INT(I_ITEMS + l);
   if (MEMORY == 0) for (int i = l; i < N * N; i += G) g.drop[i] = FLOAT(F_DROP + i);
@@ -286,7 +286,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
       }
       if (in_n) { FLOAT(F_LOGW + l) = logw; INT(I_RANKS + l) = rank; INT(I_ITEMS + l) = g.items[l]; }
       if (MEMORY == 0) {
-        if (l <= N) { FLOAT(F_HIGH + l) = high; FLOAT(F_LOW + l) = low; }
+        if (in_n) { FLOAT(F_HIGH + l + 1) = high; FLOAT(F_LOW + l + 1) = low; }
         for (int i = l; i < N * N; i += G) FLOAT(F_DROP + i) = g.drop[i];
       }
       for (int i = l; i < L; i += G) INT(I_CHAIN + i) = g.chain[i];
@@ -472,7 +472,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
     float accept = MEMORY == 0 ? sigmoid_(margin) : MEMORY == 1 ? fminf(1.f, (float)N / (float)(seen + 1)) : MEMORY == 2 ? 1.f : 0.f;
     const bool counted = log_w != LOG_ZERO_WEIGHT && MEMORY != 3;
     if (MEMORY != 0 && !counted) accept = 0.f;
-    if (MEMORY == 0) accept = __shfl_sync(FULL, accept, base + N);
+    if (MEMORY == 0) accept = __shfl_sync(FULL, accept, base + N - 1);
     const bool full = count == N;
     const bool accepted = happens(uniform_(g.words[0]), uniform_(g.words[1]), accept);
     int at = accepted ? count : N;
@@ -498,12 +498,13 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
     if (MEMORY == 0) {
       const float excess = log1pf(expf(-fabsf(margin)));
       const int before = l > 0 ? lane - 1 : lane;
-      const float high_b = __shfl_sync(FULL, high, before), low_b = __shfl_sync(FULL, low, before);
-      const float margin_b = __shfl_sync(FULL, margin, before), excess_b = __shfl_sync(FULL, excess, before);
-      if (l > 0 && l <= N) {
+      float high_b = __shfl_sync(FULL, high, before), low_b = __shfl_sync(FULL, low, before);
+      float margin_b = __shfl_sync(FULL, margin, before), excess_b = __shfl_sync(FULL, excess, before);
+      if (l == 0) { high_b = LOG_INFINITY; low_b = 0.f; margin_b = log_w - LOG_INFINITY; excess_b = 0.f; }
+      if (in_n) {
         if (at < N) {
           const float gap = (high_b - high) + (low_b - low);
-          g.drop[at * N + l - 1] = -expm1f(-fmaxf(gap, 0.f)) * sigmoid_(-margin_b);
+          g.drop[at * N + l] = -expm1f(-fmaxf(gap, 0.f)) * sigmoid_(-margin_b);
         }
         const float up = margin_b > 0.f ? high_b : margin > 0.f ? log_w : high;
         const float lo = (margin_b > 0.f ? low_b : margin > 0.f ? 0.f : low) + (excess - excess_b);
@@ -521,7 +522,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
           atomicAdd(entry, score); atomicAdd(entry + 1, (float)length); atomicAdd(entry + 2, 1.f);
         }
         logw = -INF; rank = 0; seen = 0;
-        high = l == 0 ? LOG_INFINITY : -LOG_INFINITY; low = 0.f;
+        high = -LOG_INFINITY; low = 0.f;
         score = 0.f; length = 0; episode += 1; position = 0; correct = 1;
         for (int i = l; i < (DRAWS + 3) / 4; i += G) {
           const uint4 w = philox(k0, k1, i, 2u, (u32)steps, 1u);
