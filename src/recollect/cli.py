@@ -53,6 +53,7 @@ HARDER = (
     "length-100",
     "memory-32",
 )
+ATLAS_PARTS = ("numbers", "programs", "general")
 AGENTS = ("robust", "paper", "none", "fifo", "uniform", "oracle", "gru")
 PRESETS = ("paper", "robust")
 
@@ -72,6 +73,31 @@ def _print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_row(*row)
     console = Console()
     (console if console.is_terminal else Console(width=140)).print(table)
+
+
+def _bench_train(args: argparse.Namespace) -> None:
+    from recollect.bench import train
+    from recollect.runs import command_line, versions
+
+    report = train.everything(args.engines.split(","), args.runs, args.seconds, args.skip, _progress)
+    if args.picture is not None:
+        from recollect import plots
+
+        plots.draw_speed(report["by_runs"], args.picture)
+    if args.json:
+        print(json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1))
+        return
+    for title, rows in report.items():
+        if not isinstance(rows, list):
+            print(f"\n{title}: {rows}")
+            continue
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        print(f"\n{title.replace('_', ' ')}\n")
+        _print_table([c.replace("_", " ") for c in columns], [[_cell(row.get(c)) for c in columns] for row in rows])
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
 def _bench_reservoir(args: argparse.Namespace) -> None:
@@ -138,9 +164,9 @@ def _check_out(args: argparse.Namespace) -> None:
 
 
 def _write_report(args: argparse.Namespace, report: dict, quiet: bool = False) -> None:
-    from recollect.runs import command_line, versions
+    from recollect.runs import command_line, plain, versions
 
-    text = json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1)
+    text = json.dumps(plain({"command": command_line(), "versions": versions(), **report}), indent=1, allow_nan=False)
     if args.out is None:
         print(text)
     else:
@@ -321,7 +347,7 @@ def _study(args: argparse.Namespace) -> None:
     experiments = {name: (FIGURES | HARDER)[name] for name in args.figures}
     if args.episodes is not None:
         experiments = {name: e._replace(episodes=args.episodes) for name, e in experiments.items()}
-    for name, experiment in experiments.items():
+    for experiment in experiments.values():
         study.block_of(experiment)
         for agent in args.agents:  # refused before the first of them trains
             if agent != "gru":
@@ -363,7 +389,7 @@ def _atlas(args: argparse.Namespace) -> None:
         experiments = {name: e._replace(episodes=args.episodes) for name, e in experiments.items()}
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     rows = []
-    for row in atlas(experiments, seeds, elsewhere=args.elsewhere, max_steps=args.max_steps, watch=Lines):
+    for row in atlas(experiments, seeds, args.parts, max_steps=args.max_steps, watch=Lines):
         rows.append(row)
         if args.out is not None and len(rows) % 20 == 0:
             _write_report(args, {"rows": rows}, quiet=True)
@@ -614,7 +640,12 @@ def parser() -> argparse.ArgumentParser:
     atlas.add_argument("--seeds", type=_count, default=64, help="runs a choice (default: 64)")
     atlas.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
     atlas.add_argument("--episodes", type=_count, help="the budget; default: the experiment's own")
-    atlas.add_argument("--elsewhere", action="store_true", help="instead: the choices that only the general loop knows")
+    atlas.add_argument(
+        "--parts",
+        type=names_among("part", ATLAS_PARTS, ATLAS_PARTS),
+        default=("numbers", "programs"),
+        help="comma-separated: numbers, programs, general (choices that only the general, slower loop knows), or all",
+    )
     atlas.add_argument(
         "--max-steps", type=_multiple, default=2.0, help="end a run after this many times the fewest steps (default: 2)"
     )
@@ -657,6 +688,14 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--capacities", type=_counts, default=(3, 16, 64, 256, 1024), help="n, comma-separated")
     speed.add_argument("--items", type=_counts, default=(10**6, 10**7), help="stream lengths, comma-separated")
     speed.set_defaults(run=_bench_reservoir)
+    loop = subjects.add_parser("train", help="steps per second of the whole online loop")
+    loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
+    loop.add_argument("--runs", type=_counts, help="how many at once, comma-separated (default: as the machine allows)")
+    loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
+    loop.add_argument("--skip", type=lambda text: text.split(","), default=[], help="any of eager,growth,figure5")
+    loop.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    loop.add_argument("--picture", type=Path, help="where to draw steps per second over runs")
+    loop.set_defaults(run=_bench_train)
     bias = subjects.add_parser("estimators", help="how biased the write-gradient estimators are, by enumeration")
     bias.add_argument("--json", action="store_true", help="print JSON instead of tables")
     bias.add_argument("--episodes", type=_count, default=100_000, help="of each Monte Carlo estimate")

@@ -7,7 +7,7 @@ import numpy as np
 
 from recollect import runs
 from recollect.errors import FileError, RecollectError
-from recollect.statistics import mean_and_standard_error
+from recollect.statistics import mean_and_standard_error, share_interval
 
 # The colours that the paper's captions name.
 LIME, COPPER, MAGENTA, GREY = "#66a61e", "#d95f02", "#e7298a", "#666666"
@@ -187,8 +187,7 @@ def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int 
 
 def draw_atlas(rows: list[dict], path: Path) -> None:
     """One page: for each choice the share solved with its interval, episodes to solve, and episode length."""
-    import matplotlib.pyplot as plt
-
+    plt = _pyplot()
     experiments = list(dict.fromkeys(row["experiment"] for row in rows))
     chosen = [row for row in rows if row["kind"] in ("robust", "ladder", "alone", "program")]
     labels = list(dict.fromkeys(_choice(row) for row in chosen))
@@ -226,3 +225,18 @@ def _choice(row: dict) -> str:
     if row["kind"] == "robust":
         return "the robust preset"
     return ", ".join(str(v) if k == "step" else f"{k} = {v}" for k, v in row["changes"].items())
+
+
+def draw_speed(rows: list[dict], path: Path) -> None:
+    """Steps per second over the number of runs, both on logarithmic axes, a line an engine."""
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(5, 3.6), layout="constrained")
+    for engine in dict.fromkeys(row["engine"] for row in rows):
+        own = [row for row in rows if row["engine"] == engine]
+        axis.loglog([r["runs"] for r in own], [r["steps_per_second"] for r in own], "o-", markersize=4, label=engine)
+    axis.set_xlabel("runs at once")
+    axis.set_ylabel("steps per second, all runs")
+    axis.grid(which="major", linewidth=0.3)
+    axis.legend()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

@@ -54,7 +54,7 @@ NAMES: dict[str, tuple[Any, ...]] = {
 }
 """Choices that change the program, each alone."""
 
-ELSEWHERE: dict[str, tuple[Any, ...]] = {
+GENERAL: dict[str, tuple[Any, ...]] = {
     "activation": ("relu", "sigmoid"),
     "temperature": ("softplus",),
     "empty_read": ("current",),
@@ -137,8 +137,8 @@ def side_by_side(
 def atlas(
     experiments: dict[str, Experiment],
     seeds: range,
+    parts: tuple[str, ...] = ("numbers", "programs"),
     *,
-    elsewhere: bool = False,
     max_steps: float = 2.0,
     watch: Callable[[str, int], Callable[[Progress], None]] = lambda name, episodes: lambda report: None,
 ) -> Iterator[dict[str, Any]]:
@@ -152,13 +152,15 @@ def atlas(
         def watched(name: str, title: str = title, experiment: Experiment = experiment):
             return watch(f"{title} {name}", experiment.episodes)
 
-        both = choices + [changes for _, changes in steps]
-        rows = side_by_side(experiment, both, seeds, base, max_steps, watched("numbers"))
-        for kind, choice, row in zip(kinds, choices, rows, strict=False):
-            yield {"experiment": title, "kind": kind, "changes": choice, **row}
-        for (name, _), row in zip(steps, rows[len(choices) :], strict=True):
-            yield {"experiment": title, "kind": "ladder", "changes": {"step": name}, **row}
-        for name, values in (ELSEWHERE if elsewhere else NAMES).items():
+        if "numbers" in parts:
+            both = choices + [changes for _, changes in steps]
+            rows = side_by_side(experiment, both, seeds, base, max_steps, watched("numbers"))
+            for kind, choice, row in zip(kinds, choices, rows, strict=False):
+                yield {"experiment": title, "kind": kind, "changes": choice, **row}
+            for (name, _), row in zip(steps, rows[len(choices) :], strict=True):
+                yield {"experiment": title, "kind": "ladder", "changes": {"step": name}, **row}
+        programs = (NAMES if "programs" in parts else {}) | (GENERAL if "general" in parts else {})
+        for name, values in programs.items():
             for value in values:
                 agent = base.replace(**{name: value})
                 (row,) = side_by_side(experiment, [{}], seeds, agent, max_steps, watched(f"{name}={value}"))

@@ -42,9 +42,9 @@ def episodic(name: str, experiment: Experiment, **changes: Any) -> EpisodicActor
 
 
 def summarise(returns: np.ndarray, lengths: np.ndarray, shortest: int, budget: int, block: int = BLOCK) -> dict:
-    """One row of a results table, from means over blocks of episodes, [seed, block], NaN where a run did not get so far.
+    """One row of a results table, from means over blocks of episodes, [seed, block].
 
-    Lengths are in units of the shortest episode.
+    NaN where a run did not get so far. Lengths are in units of the shortest episode.
     """
     seeds = len(returns)
     last = budget // block - 1
