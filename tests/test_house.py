@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "recollect"
 ROOMS = {
     "reservoir": set(),
     "prng": set(),
-    "memory": {"reservoir"},
+    "memory": {"reservoir", "learning"},
     "networks": set(),
     "learning": set(),
     "agents": {"reservoir", "memory", "networks", "learning"},
@@ -24,6 +24,7 @@ ROOMS = {
     "runs": set(),
     "plots": {"reservoir", "runs", "statistics"},
     "progress": {"training"},
+    "engines": {"agents", "envs", "reservoir", "prng"},
     "bench": {"reservoir", "agents", "envs", "training", "experiments"},
 }
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
@@ -32,6 +33,7 @@ OPTIONAL = {
     "gymnasium": {"envs"},
     "numba": {"reservoir", "compiled", "bench"},
     "optax": {"agents"},
+    "cupy": {"engines"},
 }
 
 
