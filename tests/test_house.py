@@ -19,17 +19,18 @@ ROOMS = {
     "provenance": {"prng"},
     "interrupts": set(),
     "trees": {"prng"},
-    "memory": {"reservoir"},
+    "memory": {"reservoir", "learning"},
     "networks": set(),
     "learning": set(),
     "agents": {"reservoir", "memory", "networks", "learning"},
     "envs": set(),
-    "training": {"agents", "envs", "learning", "prng", "trees"},
+    "training": {"agents", "engines", "envs", "learning", "prng", "trees"},
     "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
     "statistics": set(),
     "runs": {"checkpoints", "files", "lock", "provenance"},
     "plots": {"reservoir", "runs", "statistics"},
     "progress": {"training"},
+    "engines": {"agents", "envs", "reservoir", "prng"},
     "bench": {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts"},
 }
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
@@ -38,6 +39,7 @@ OPTIONAL = {
     "gymnasium": {"envs"},
     "numba": {"reservoir", "compiled", "bench"},
     "optax": {"agents"},
+    "cupy": {"engines"},
 }
 
 

@@ -18,7 +18,7 @@ NETWORKS = ("value", "policy", "query", "write")
 
 
 def draw_numbers(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    """Options that are numbers, drawn for ``count`` readings: gains, biases, temperature, value rate."""
+    """Options that are numbers, drawn for ``count`` readings: gains, biases, temperature, step size of V."""
     gains = {f"{name}_gain": np.exp(rng.uniform(np.log(0.1), np.log(3.0), count)) for name in NETWORKS}
     return {
         **gains,
