@@ -19,6 +19,7 @@ ROOMS = {
     "agents": {"reservoir", "memory", "networks", "learning"},
     "envs": set(),
     "training": {"agents", "envs", "learning", "prng"},
+    "engines": {"agents", "envs", "prng", "reservoir"},
     "compiled": {"reservoir", "networks", "agents", "envs", "training"},
     "statistics": set(),
     "runs": set(),
@@ -30,7 +31,7 @@ ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs"},
-    "numba": {"reservoir", "compiled", "bench"},
+    "numba": {"reservoir", "compiled", "engines", "bench"},
     "optax": {"agents"},
 }
 
