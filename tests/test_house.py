@@ -37,7 +37,7 @@ ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs"},
-    "numba": {"reservoir", "compiled", "bench"},
+    "numba": {"reservoir", "compiled", "engines", "bench"},
     "optax": {"agents"},
     "cupy": {"engines"},
 }
