@@ -253,7 +253,8 @@ def layout(sizes: tuple[int, ...], options: tuple[int, ...], single: bool) -> tu
     field["m"] = field["s"] + S
     field["floats"], end, single = end, 0, False
     parts = {"items": n, "ranks": n, "seen": 1, "obs": 1, "recalled": 1, "slot": 1, "action": 1, "right": D, "chain": L}
-    parts |= {"position": 1, "correct": 1, "key": 4, "steps": 1, "episode": 1, "length": 1, "faults": 1}  # so far as packed
+    parts |= {"position": 1, "correct": 1, "key": 4, "steps": 1, "episode": 1, "length": 1, "faults": 1}
+    # so far as packed
     parts |= dict.fromkeys(("next", "terminated", "done", "count", "accepted", "live"), 1)
     parts |= {"words": 2 * D + L + 3, "places": D}
     for name, size in parts.items():

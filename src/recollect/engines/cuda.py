@@ -24,11 +24,7 @@ def lanes(agent: EpisodicActorCritic, env: SecretInformant) -> int:
 
 def able(agent: EpisodicActorCritic, env: SecretInformant) -> bool:
     """Whether the kernel can run here, and this pair of a kind that it knows is not too large for it."""
-    return (
-        lanes(agent, env) <= 32
-        and jax.default_backend() == "gpu"
-        and importlib.util.find_spec("cupy") is not None
-    )
+    return lanes(agent, env) <= 32 and jax.default_backend() == "gpu" and importlib.util.find_spec("cupy") is not None
 
 
 @functools.cache
