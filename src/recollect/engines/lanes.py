@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import extending, njit, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model
+from numba.extending import lower_builtin, lower_cast, models, register_model
 
 # Functions that only compiled code calls need no way in from Python, which takes a quarter of their compile time.
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-inlined = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+_njit: Any = njit
+inner = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inlined = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+intrinsic: Any = extending.intrinsic  # whose functions lose their first argument, which a type checker cannot know
 
 FloatLike = Any  # float32 or a vector of them
 IntLike = Any  # int32 or a vector of them
@@ -88,7 +91,9 @@ def _like(value, element):
 
 
 def _register(op, result, emit, kinds, operands=2):
-    @infer_global(op)
+    infer: Any = infer_global(op)
+
+    @infer
     class Typing(AbstractTemplate):
         def generic(self, args, kws):
             vectors = [arg for arg in args if isinstance(arg, Lanes)]
@@ -313,7 +318,7 @@ def power_of_two(typingctx, n):
     return _lanewise([_FLOAT], _FLOAT, emit)(n)
 
 
-def _constant(like, value: int):
+def _constant(like, value: float):
     one = ir.Constant(_numbers(like), value)
     return ir.Constant(like.type, [one] * like.type.count) if isinstance(like.type, ir.VectorType) else one
 
