@@ -692,7 +692,7 @@ def parser() -> argparse.ArgumentParser:
     loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
     loop.add_argument("--runs", type=_counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
-    loop.add_argument("--skip", type=lambda text: text.split(","), default=[], help="any of eager,growth,figure5")
+    loop.add_argument("--skip", type=lambda text: text.split(","), default=[], help="any of others,growth,figure5")
     loop.add_argument("--json", action="store_true", help="print JSON instead of tables")
     loop.add_argument("--picture", type=Path, help="where to draw steps per second over runs")
     loop.set_defaults(run=_bench_train)

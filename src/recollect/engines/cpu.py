@@ -782,7 +782,7 @@ def _happens(u_own, u_tie, p):
 
 
 @inner
-def _remember(f, u, o, floats, columns, reach, w):
+def _remember(f, u, o, drops, columns, reach, w):
     """Draw whether S_t is kept, and where; ``reach`` bounds the ratios that are not 0 after it."""
     log_w, seen = load(f, o.log_w, w), load(u, o.seen, w)
     counted = log_w != _LOG_ZERO_WEIGHT
@@ -799,7 +799,7 @@ def _remember(f, u, o, floats, columns, reach, w):
     if any_(accepted):
         for r in range(len(w)):
             if u[o.accepted * len(w) + r]:
-                _place(f, u, o, floats, columns[r], reach, r, len(w))
+                _place(f, u, o, drops, columns[r], reach, r, len(w))
 
 
 @inlined
@@ -828,11 +828,11 @@ def _grow(f, o, log_w, reach, w):
 
 
 @inner
-def _place(f, u, o, floats, run, reach, r, W):
+def _place(f, u, o, drops, run, reach, r, W):
     """Put S_t of run r where there is room, or in place of the state that is drawn to be dropped."""
     n, count = o.n, u[o.count * W + r]
     if count == n:
-        slot = _dropped(u, o, floats, run, r, W)
+        slot = _dropped(u, o, drops, run, r, W)
         dropped = u[(o.ranks + slot) * W + r]
         for i in range(n):
             u[(o.ranks + i) * W + r] -= u[(o.ranks + i) * W + r] > dropped
@@ -845,15 +845,15 @@ def _place(f, u, o, floats, run, reach, r, W):
     for j in range(o.S):
         f[(o.stored + slot * o.S + j) * W + r] = f[(o.s + j) * W + r]
     if o.memory == RESERVOIR and u[o.live * W + r]:
-        first = o.row_drop + slot * n
+        first = slot * n
         for k in range(reach):
-            floats[first + k, run] = f[(o.drop + k) * W + r]
+            drops[run, first + k] = f[(o.drop + k) * W + r]
         for k in range(reach, n):
-            floats[first + k, run] = ZERO
+            drops[run, first + k] = ZERO
 
 
 @inner
-def _dropped(u, o, floats, run, r, W):
+def _dropped(u, o, drops, run, r, W):
     """The slot of a full memory that is given up: from the newest, each with its own chance."""
     n, k0, k1, step = o.n, u[o.key * W + r], u[(o.key + 1) * W + r], u[o.steps * W + r]
     words = philox(k0, k1, (n + 2) // 4, _BITS, step, _LEARN)
@@ -864,7 +864,7 @@ def _dropped(u, o, floats, run, r, W):
         rank = u[(o.ranks + i) * W + r]
         if rank > best:
             if o.memory == RESERVOIR:
-                drop = floats[o.row_drop + i * n + rank - 1, run]
+                drop = drops[run, i * n + rank - 1]
             elif o.memory == UNIFORM:
                 drop = ONE / _F(rank)
             else:
@@ -973,7 +973,7 @@ def _randomness(f, u, o, w):
 
 @njit(nogil=True, cache=True)
 def advance_block(
-    floats, ints, hyper, sums, snapshots, marks, table, places, columns, own, o, limits, record, f, u, w
+    floats, ints, drops, hyper, sums, snapshots, marks, table, places, columns, own, o, limits, record, f, u, w
 ) -> None:
     """Go on for all records with the runs in ``columns``, the first ``own`` of them; the others only fill lanes."""
     W = len(w)
@@ -1001,7 +1001,7 @@ def advance_block(
         _randomness(f, u, o, w)
         _learn_from_step(f, u, o, filled, w)
         if o.memory != NONE:
-            _remember(f, u, o, floats, columns, reach, w)
+            _remember(f, u, o, drops, columns, reach, w)
         _finish(u, f, o, sums, limits[1], reach, columns, W)
         t += 1
 
@@ -1054,13 +1054,17 @@ def advance(
     o, places = layout(sizes, options, width == 1)
     compact, table = _record_of(o), np.ascontiguousarray(env.states, np.float32).ravel()
 
+    # Each run's chances to drop lie together while it is lived: n² numbers in columns would miss the cache one by one.
+    rows = slice(o.row_drop, o.row_drop + (o.n * o.n if o.memory == RESERVOIR else 0))
+    drops = np.ascontiguousarray(floats[rows].T)
+
     def block(first: int) -> None:
         own = min(width, len(active) - first)
         columns = active[np.minimum(np.arange(first, first + width), len(active) - 1)]
         f, u = _aligned(o.floats * width, np.float32), _aligned(o.ints * width, np.int32)
         out = (sums, snapshots, marks)
         advance_block(
-            floats, ints, hyper, *out, table, places, columns, own, compact, limits, record, f, u, (0,) * width
+            floats, ints, drops, hyper, *out, table, places, columns, own, compact, limits, record, f, u, (0,) * width
         )
 
     starts = range(0, len(active), width)
@@ -1070,6 +1074,7 @@ def advance(
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(block, starts))
+    floats[rows] = drops.T
     return snapshots, marks
 
 
