@@ -38,7 +38,7 @@ def test_the_kernel_follows_the_definition(case):
         jax.tree.map(np.testing.assert_array_equal, getattr(found, name), getattr(expected, name))
     for name in ("items", "ranks", "seen"):
         np.testing.assert_array_equal(getattr(found.agent.memory, name), getattr(expected.agent.memory, name))
-    close = dict(rtol=1e-4, atol=2e-5)
+    close = {"rtol": 1e-4, "atol": 2e-5}
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **close), found.agent.params, expected.agent.params)
     if options.get("trace_decay") != 0.0:
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **close), found.agent.traces, expected.agent.traces)
