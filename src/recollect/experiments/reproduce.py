@@ -333,7 +333,7 @@ def _train(plan: Plan, folder: runs.RunFolder, states: States, watch: Watcher, e
                         standings[job.name].update(group, content)
                         watch(standings)
                     if snapshot is not None:
-                        folder.save(name, job.name, job.groups[group], snapshot)
+                        folder.save(name, job.name, job.groups[group], snapshot, isinstance(content, Result))
         except BaseException as error:
             # A status that cannot be written, on a full disk, must not hide why.
             with contextlib.suppress(RecollectError):
