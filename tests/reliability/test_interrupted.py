@@ -133,7 +133,7 @@ def test_the_second_process_leaves_at_once_and_names_the_first(tmp_path):
     for options in ((), ("--break-lock",)):
         asked = time.monotonic()
         _, err = finish(commands.standin("resume", run, *options), 1)
-        assert time.monotonic() - asked < 20
+        assert time.monotonic() - asked < 60, "it did not wait: the first holds the folder for minutes"
         expected = f"{run} is in use by process {first.pid} on {holder['host']}, started {holder['started']}"
         assert expected in err and err.count("\n") == 1
     assert runs.summary(run)["status"] == "running" and str(first.pid) in runs.summary(run)["holder"]
