@@ -18,7 +18,7 @@ ROOMS = {
     "lock": {"files"},
     "provenance": {"prng"},
     "interrupts": set(),
-    "trees": {"prng"},
+    "trees": {"prng", "checkpoints"},
     "memory": {"reservoir", "learning"},
     "networks": set(),
     "learning": set(),

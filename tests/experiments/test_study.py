@@ -84,7 +84,7 @@ def test_study_and_atlas_from_the_command_line(tmp_path, capsys):
         (e, a) for e in ("fig3", "no-bit") for a in ("robust", "fifo")
     ]
     assert all(r["episodes"] == 80 and r["seeds"] == 2 for r in report["rows"])
-    assert "solved at the budget" in capsys.readouterr().err
+    assert "fig3 robust" in capsys.readouterr().err
     out = tmp_path / "a.json"
     cli.main(f"atlas --figures fig3 --seeds 1 --episodes 20 --parts numbers --out {out}".split())
     rows = json.loads(out.read_text())["rows"]
