@@ -14,7 +14,7 @@ def td_error(r_t: Array, discount_t: Array | float, v_t: Array, v_tm1: Array) ->
 
 
 def draw(logits: Array, u: Array) -> Array:
-    """The index that a uniform number in [0, 1) draws from the softmax of ``logits``, by inversion: one number a draw."""
+    """The index that a uniform number in [0, 1) draws from the softmax of ``logits``, by inversion."""
     shares = jnp.cumsum(jnp.exp(logits - jnp.max(logits)))
     return jnp.sum(u * shares[-1] >= shares[:-1], dtype=jnp.int32)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recollect import prng
-from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters, State
+from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters
 from recollect.networks import Layer
 
 S, A = 4, 3  # size of an observation, number of actions
@@ -55,7 +55,8 @@ def fill(state, filled=(True, True, True), log_weights=(-0.5, -1.5, -3.0), slot=
     )
     recalled = jnp.where(jnp.any(held), items[slot], 0.0)
     decision = Decision(jnp.array([0.0, 1.0, 1.0, 0.0]), recalled, jnp.int32(slot), jnp.int32(action))
-    return State(state.params, jax.tree.map(jnp.zeros_like, state.params), memory, decision)
+    traces = jax.tree.map(jnp.zeros_like, state.params)
+    return state._replace(traces=traces, memory=memory, decision=decision)
 
 
 @pytest.fixture(scope="module")
@@ -442,6 +443,8 @@ FLOATS = {
     "query_rate": 2.0,
     "write_rate": 2.0,
     "credit_cap": 0.5,
+    "reward_rate_step": 0.5,
+    "forgetting": 0.5,
     "terminal_value": 0.5,
     "log_weight_floor": -0.01,
 }
@@ -451,6 +454,9 @@ CHOICES = {
     "estimator": "every",
     "memory": "fifo",
     "oracle_bit": 1,
+    "objective": "average",
+    "encoder": "projection",
+    "encoding_size": 3,
     "activation": "relu",
     "initializer": "glorot",
     "critic_start": "zero",

@@ -1,4 +1,4 @@
-"""The online loop on an NVIDIA GPU: one persistent kernel, parameters in registers; compiled at run time through CuPy."""
+"""The online loop on an NVIDIA GPU: one persistent kernel, parameters in registers; compiled through CuPy."""
 
 import functools
 import importlib.util
