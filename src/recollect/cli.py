@@ -250,9 +250,9 @@ def _extensions(args: argparse.Namespace) -> None:
     if args.amount is not None and args.amount % 10:
         raise RecollectError(f"--amount {args.amount}: a multiple of 10 is needed, the last tenth is measured")
     if args.study == "continuing":
-        rows = study_continuing(args.seeds, args.amount or 200_000, args.first_seed)
+        rows = study_continuing(args.seeds, args.amount or 80_000, args.first_seed)
     else:
-        rows = study_abstract(args.seeds, args.amount or 20_000, args.first_seed)
+        rows = study_abstract(args.seeds, args.amount or 12_000, args.first_seed)
     _write_report(args, {"study": args.study, "first_seed": args.first_seed, "rows": rows})
 
 
@@ -395,7 +395,7 @@ def parser() -> argparse.ArgumentParser:
     extensions.add_argument("study", choices=("continuing", "abstract"))
     extensions.add_argument("--seeds", type=_count, default=16, help="runs a row (default: 16)")
     extensions.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
-    extensions.add_argument("--amount", type=_count, help="steps of a life (200,000), or episodes (20,000)")
+    extensions.add_argument("--amount", type=_count, help="steps of a life (80,000), or episodes (12,000)")
     extensions.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     extensions.set_defaults(run=_extensions)
 
