@@ -1,5 +1,6 @@
 """What the paper leaves to future work, tried: a life without ends, and states that are more than an observation."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from recollect.training import live, train
 OPEN = {"entropy": 0.003, "surprise": 0.1}
 """More exploration than the defaults: with theirs, some seeds settle on two of the three actions for good."""
 
-CONTINUING = Continuing(SecretInformant(length=5, correct_path_bit=False))
+INFORMANT = SecretInformant(length=5, correct_path_bit=False)
+
+CONTINUING = Continuing(INFORMANT)
 
 LIVES: dict[str, dict[str, float]] = {
     "forgetting": {"forgetting": 1.0},
@@ -47,15 +50,15 @@ def study_continuing(seeds: int, steps: int, first_seed: int = 0) -> dict[str, d
     A row an entry of ``LIVES``: reward per shortest episode over the last tenth of the life; solved above .95.
     """
     names = sorted({name for life in LIVES.values() for name in life})
-    defaults = EpisodicActorCritic()
+    defaults = dataclasses.asdict(EpisodicActorCritic())
     spread = {
-        name: np.repeat([life.get(name, getattr(defaults, name)) for life in LIVES.values()], seeds).astype(np.float32)
+        name: np.repeat([{**defaults, **life}[name] for life in LIVES.values()], seeds).astype(np.float32)
         for name in names
     }
     agent = EpisodicActorCritic(memory_size=1, objective="average", reset_memory=False, **OPEN).replace(**spread)
     places = range(first_seed, first_seed + seeds * len(LIVES))
     rates, _ = live(agent, CONTINUING, steps, places, blocks=10)
-    rewards = rates[:, -1].reshape(len(LIVES), seeds) * CONTINUING.base.shortest_episode
+    rewards = rates[:, -1].reshape(len(LIVES), seeds) * INFORMANT.shortest_episode
     return {name: _row(row) for name, row in zip(LIVES, rewards, strict=True)}
 
 
