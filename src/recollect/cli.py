@@ -29,6 +29,7 @@ A tour, from a minute to an afternoon:
   recollect study --agents all   many seeds of each figure, beside the control memories and the baseline:
                                  shares solved, with intervals
   recollect atlas                what each choice of the agent does, alone and in pairs, on one page
+  recollect extensions abstract  states that are more than an observation; continuing: tasks without ends
   recollect tune 1               the paper's grid for the recurrent baseline
   recollect readings             search the choices that the paper leaves open
 
@@ -425,6 +426,20 @@ def _tune(args: argparse.Namespace) -> None:
     _write_report(args, {"decisions": args.decisions, "rows": ranked(list(rows.values()))}, errors)
 
 
+def _extensions(args: argparse.Namespace) -> None:
+    from recollect.experiments.extensions import study_abstract, study_continuing
+
+    args.resume = False
+    _check_out(args)
+    if args.amount is not None and args.amount % 10:
+        raise RecollectError(f"--amount {args.amount}: a multiple of 10 is needed, the last tenth is measured")
+    if args.study == "continuing":
+        rows = study_continuing(args.seeds, args.amount or 80_000, args.first_seed)
+    else:
+        rows = study_abstract(args.seeds, args.amount or 12_000, args.first_seed)
+    _write_report(args, {"study": args.study, "first_seed": args.first_seed, "rows": rows}, {})
+
+
 def _readings(args: argparse.Namespace) -> None:
     from recollect.experiments.paper import FIGURES
     from recollect.experiments.readings import programs, search
@@ -673,6 +688,14 @@ def parser() -> argparse.ArgumentParser:
     atlas.add_argument("--draw", type=Path, metavar="JSON", help="no training: draw the page from such a file")
     atlas.add_argument("--picture", type=Path, help="where --draw puts it; default: beside the file")
     atlas.set_defaults(run=_atlas)
+
+    extensions = commands.add_parser("extensions", help="tasks without ends, states that are more than an observation")
+    extensions.add_argument("study", choices=("continuing", "abstract"))
+    extensions.add_argument("--seeds", type=_count, default=16, help="runs a row (default: 16)")
+    extensions.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    extensions.add_argument("--amount", type=_count, help="steps of a life (80,000), or episodes (12,000)")
+    extensions.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
+    extensions.set_defaults(run=_extensions)
 
     tune = commands.add_parser("tune", help="the paper's grid for the recurrent baseline")
     tune.add_argument("decisions", type=int, choices=(1, 2))

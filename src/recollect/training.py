@@ -130,7 +130,8 @@ def step_run(
 def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any) -> Record:
     """The write weights and queries as they are now, for environments that name their telling states."""
     write_weights, query_vectors = jnp.full(2, jnp.nan), jnp.full((1, env.observation_size), jnp.nan)
-    if hasattr(env, "decision_states") and hasattr(agent, "log_write_weight"):
+    named = hasattr(env, "decision_states") and hasattr(agent, "log_write_weight")
+    if named and agent.encoder == "raw":  # else an observation alone does not make a state
         weight = jax.vmap(lambda s: jnp.exp(agent.log_write_weight(params, s)))
         kinds = (env.informative_states(), env.uninformative_states())
         write_weights = jnp.stack([jnp.mean(weight(jnp.asarray(k).reshape(-1, env.observation_size))) for k in kinds])
@@ -364,6 +365,42 @@ def train(
             on_progress(report)
     assert result is not None
     return result
+
+
+@functools.partial(jax.jit, static_argnames=("env", "blocks", "block"))
+def _live(agents: Agent, env: Environment, seeds: Array, blocks: int, block: int) -> tuple[Array, Any]:
+    def one_life(agent, seed):
+        start = start_run(agent, env, seed, 1)
+
+        def one_step(carry, _):
+            t, agent_state, env_state, total = carry
+            key_env, _, key_learn, key_begin = (prng.at(start.key, t, purpose) for purpose in range(4))
+            env_state, timestep = env.step(env_state, agent_state.decision.action, key_env)
+            agent_state = agent.learn(agent_state, timestep, key_learn)
+            agent_state, _ = agent.begin(agent_state, timestep.observation, key_begin)
+            return (t + 1, agent_state, env_state, total + timestep.reward), None
+
+        def one_block(carry, _):
+            (t, agent_state, env_state, total), _ = jax.lax.scan(one_step, (*carry, jnp.zeros(())), length=block)
+            return (t, agent_state, env_state), total / block
+
+        first = (jnp.zeros((), jnp.int32), start.agent, start.env)
+        (_, agent_state, _), rates = jax.lax.scan(one_block, first, length=blocks)
+        return rates, agent_state
+
+    return jax.vmap(one_life)(agents, seeds)
+
+
+def live(
+    agent: Agent, env: Environment, steps: int, seeds: Sequence[int], *, blocks: int = 20
+) -> tuple[np.ndarray, Any]:
+    """Lives without ends, one a seed: reward per step [seed, block], over equal blocks, and the agents' last states.
+
+    For environments that never end an episode (``recollect.envs.continuing``): nothing is ever reset.
+    """
+    _check(seeds, steps, blocks)
+    rates, states = _live(_broadcast(agent, len(seeds)), env, jnp.array(seeds, jnp.uint32), blocks, steps // blocks)
+    return np.asarray(rates), states
 
 
 def default_bins(episodes: int) -> int:
