@@ -36,7 +36,7 @@ ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs"},
-    "numba": {"reservoir", "compiled", "bench"},
+    "numba": {"reservoir", "compiled", "bench", "experiments"},
     "optax": {"agents"},
 }
 
