@@ -208,6 +208,8 @@ def draw_looping(report: dict[str, Any], path: Path) -> Path:
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
     for ax, (measure, title) in zip(np.ravel(axes), panels, strict=True):
         for name, (label, colour, style) in LOOPING.items():
+            if name not in report["interventions"]:
+                continue
             curves = report["interventions"][name]["curves"]
             x, y = np.array(curves["steps"]) / 1000, curves[measure]
             ax.plot(x, y, style, color=colour, label=label, linewidth=2.2 if style == ":" else 1.5)
