@@ -38,7 +38,7 @@ ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs"},
-    "numba": {"reservoir", "compiled", "engines", "bench"},
+    "numba": {"reservoir", "compiled", "engines", "bench", "experiments"},
     "optax": {"agents"},
     "cupy": {"engines"},
 }
