@@ -414,14 +414,16 @@ def _looping(args: argparse.Namespace) -> None:
     from recollect.experiments import looping
     from recollect.plots import draw_looping, require
 
+    args.resume = False
     _check_out(args)
     if args.picture is not None:
         require()
-    report = looping.run(range(args.seeds), args.steps, _progress, args.workers)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    report = looping.run(seeds, args.steps, _progress, args.workers)
     if args.picture is not None:
         draw_looping(report, args.picture)
     if args.json or args.out is not None:
-        _write_report(args, report)
+        _write_report(args, report, {})
     if not args.json:
         _print_table(looping.COLUMNS, looping.table(report))
 
@@ -716,6 +718,7 @@ def parser() -> argparse.ArgumentParser:
 
     looping = commands.add_parser("looping", help="why the paper's recipe loops: each link measured, and cut alone")
     looping.add_argument("--seeds", type=_count, default=32, help="runs an intervention (default: 32)")
+    looping.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
     looping.add_argument(
         "--steps", type=_count, default=300_000, help="of each run, a multiple of 40 (default: 300,000)"
     )
