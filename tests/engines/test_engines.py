@@ -19,18 +19,12 @@ LIMITS = (10**6, 3, 40, 10**6)
 # (agent, environment): all memories, estimators and sizes between them; hyperparameters are drawn for each run.
 CONFIGURATIONS = [
     ({}, {"length": 6, "decisions": 2}),
-    ({"memory_size": 1, "hidden": 3}, {"length": 3}),
     ({"memory_size": 5, "hidden": 17, "estimator": "every"}, {"length": 7, "decisions": 2}),
     ({"memory": "uniform", "memory_size": 2, "hidden": 4}, {"length": 5, "actions": 2}),
-    ({"memory": "fifo", "memory_size": 4, "hidden": 5}, {"length": 4, "decisions": 3, "actions": 4}),
-    ({"memory": "none", "hidden": 6}, {"length": 3, "correct_path_bit": False}),
-    ({"oracle_bit": 3, "memory_size": 2, "hidden": 8}, {"length": 5, "decisions": 2}),
-    ({"oracle_bit": 2, "memory": "uniform", "estimator": "every"}, {"length": 5, "actions": 2}),
-    ({"memory": "fifo", "estimator": "every", "hidden": 1, "memory_size": 3}, {"length": 2, "actions": 5}),
-    ({"memory_size": 40, "hidden": 4}, {"length": 12, "path_bit_in_chain": True}),
-    ({"memory_size": 2, "trace_decay": 0.0, "hidden": 9}, {"length": 4, "decisions": 2}),
-    ({"trace_decay": 0.0, "estimator": "every", "hidden": 7}, {"length": 4}),
-    ({"memory": "none", "trace_decay": 0.0, "hidden": 16}, {"length": 1}),
+    ({"memory": "fifo", "estimator": "every", "hidden": 1}, {"length": 4, "decisions": 3, "actions": 4}),
+    ({"memory": "none", "trace_decay": 0.0, "hidden": 16}, {"length": 1, "correct_path_bit": False}),
+    ({"oracle_bit": 3, "memory_size": 1, "hidden": 8}, {"length": 5, "decisions": 2}),
+    ({"memory_size": 40, "hidden": 4, "trace_decay": 0.0}, {"length": 12, "path_bit_in_chain": True}),
 ]
 
 
