@@ -19,7 +19,8 @@ ROOMS = {
     "memory": {"reservoir"},
     "networks": set(),
     "learning": set(),
-    "agents": {"reservoir", "memory", "networks", "learning"},
+    "actions": {"learning"},
+    "agents": {"reservoir", "memory", "networks", "learning", "actions"},
     "envs": set(),
     "training": {"agents", "envs", "learning", "prng"},
     "compiled": {"reservoir", "networks", "agents", "envs", "training"},
@@ -27,13 +28,28 @@ ROOMS = {
     "runs": set(),
     "plots": {"reservoir", "runs", "statistics"},
     "progress": {"training"},
-    "bench": {"reservoir", "agents", "envs", "training", "experiments"},
+    "spaces": {"actions"},
+    "host": {"agents", "prng"},
+    "native": {"actions", "agents", "host", "networks", "prng", "reservoir"},
+    "hosting": {"agents", "host", "native"},
+    "normalization": set(),
+    "fleet": {"host", "normalization", "spaces"},
+    "player": {"agents", "fleet", "host", "hosting", "normalization", "prng", "spaces"},
+    "recording": {"runs"},
+    "callbacks": set(),
 }
-ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
+ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
+ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "learner"}
+ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "learner"}
 OPTIONAL = {
     "matplotlib": {"plots"},
-    "gymnasium": {"envs"},
-    "numba": {"reservoir", "compiled", "bench"},
+    "gymnasium": {"envs", "spaces", "fleet", "player", "learner"},
+    "minigrid": {"envs"},
+    "popgym": {"envs"},
+    "bsuite": {"envs"},
+    "tensorboardX": {"recording"},
+    "stable_baselines3": {"bench"},
+    "numba": {"reservoir", "compiled", "native", "bench"},
     "optax": {"agents"},
 }
 

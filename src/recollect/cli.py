@@ -14,6 +14,12 @@ recollect: reinforcement-learning agents that learn online what to remember.
 
 A tour, from a minute to an afternoon:
 
+  recollect train --env CartPole-v1 --steps 20000 --set critic_output=linear
+                                 an agent with episodic memory in any Gymnasium environment
+  recollect evaluate runs/CartPole-v1-episodic-seed0
+                                 play the trained agent, without learning
+  recollect envs                 every environment that can be named here
+
   recollect reproduce fig4 --preset robust
                                  train the paper's agent beside its recurrent baseline, draw the
                                  figure, and hold the result against the paper's claims for it
@@ -25,6 +31,7 @@ A tour, from a minute to an afternoon:
   recollect readings             search the choices that the paper leaves open
 
   recollect bench estimators     how biased the write gradient is, by enumeration
+  recollect bench host           steps a second of the loop around Gymnasium environments
   recollect bench inclusion      an exact weighted sample of a stream, and its picture
   recollect bench reservoir      how fast the sampler is, beside others, in one run
   recollect bench algorithm1     where the paper's Algorithm 1, as printed, silently stops sampling
@@ -39,6 +46,7 @@ In Python:
 
 FIGURES = ("fig3", "fig4", "fig5", "fig6")
 PRESETS = ("paper", "robust")
+AGENTS = ("episodic", "gru", "gru-truncated", "fifo", "uniform", "none")
 
 
 def _progress(text: str) -> None:
@@ -265,6 +273,66 @@ def _readings(args: argparse.Namespace) -> None:
     _write_report(args, {"figure": args.figure, "readings": ranked})
 
 
+def _train(args: argparse.Namespace) -> None:
+    from recollect import Learner, callbacks
+    from recollect.agents import named
+
+    for name, value in [*args.set, *args.env_set]:
+        if value is None or isinstance(value, (list, dict)):
+            raise RecollectError(f"{name}={value}: one number or name is needed")
+    if args.out is not None:
+        from recollect.runs import check_free
+
+        check_free(args.out)
+    agent = named.make(args.agent, **dict(args.set))
+    learner = Learner(
+        agent,
+        args.env,
+        seed=args.seed,
+        copies=args.copies,
+        learners=args.learners,
+        env_options=dict(args.env_set),
+        normalize_observations=args.normalize in ("observations", "both"),
+        normalize_rewards=args.normalize in ("rewards", "both"),
+    )
+    watch: list = []
+    if args.evaluate_every:
+        watch.append(callbacks.Evaluate(args.evaluate_every))
+    if args.checkpoint_every:
+        watch.append(callbacks.Checkpoint(args.checkpoint_every))
+    if args.stop_at is not None:
+        watch.append(callbacks.EarlyStop(args.stop_at, patience=3))
+    learner.learn(args.steps, progress=True, callbacks=watch, log=args.log, log_every=args.log_every, folder=args.out)
+    print(f"steps:   {learner.steps:,}, episodes: {sum(learner.episodes):,}")
+    print(f"folder:  {learner.folder}")
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from recollect import Learner
+
+    learner = Learner.load(args.run_folder)
+    print(learner.evaluate(args.episodes, seed=args.seed))
+
+
+def _envs(args: argparse.Namespace) -> None:
+    from recollect.envs.making import listing
+
+    for env_id, package in listing():
+        if args.text.lower() in env_id.lower():
+            print(f"{env_id:50s} {package}")
+
+
+def _bench_host(args: argparse.Namespace) -> None:
+    from recollect.bench import host
+
+    rows = host.speeds(args.steps, args.hidden, args.env, _progress)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return
+    print(f"\nsteps a second on {args.env}, networks of {args.hidden} units; best of {host.REPEATS}\n")
+    _print_table(["learner", "steps/s"], [[name, f"{speed:,.0f}"] for name, speed in rows.items()])
+
+
 def _bench_estimators(args: argparse.Namespace) -> None:
     from recollect.experiments import estimators
 
@@ -351,6 +419,40 @@ def parser() -> argparse.ArgumentParser:
     again.add_argument("--no-baseline", action="store_true", help="leave out the recurrent baseline")
     again.set_defaults(run=_reproduce)
 
+    learn = commands.add_parser("train", help="train an agent in a Gymnasium environment")
+    learn.add_argument("--env", required=True, metavar="ID", help="as `recollect envs` lists them")
+    learn.add_argument("--agent", choices=AGENTS, default="episodic", help="default: episodic")
+    learn.add_argument("--steps", type=_count, default=100_000, help="time steps (default: 100,000)")
+    learn.add_argument("--seed", type=int, default=0, help="default: 0")
+    learn.add_argument(
+        "--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
+    )
+    learn.add_argument(
+        "--env-set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="and of the environment"
+    )
+    learn.add_argument("--copies", type=_count, default=1, help="environments played at once (default: 1)")
+    learn.add_argument(
+        "--learners", choices=("one", "each"), default="one", help="one agent for all copies, or each one"
+    )
+    learn.add_argument("--normalize", choices=("observations", "rewards", "both"), help="by running statistics")
+    learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
+    learn.add_argument("--log-every", type=_count, default=1000, help="steps between rows of metrics (default: 1000)")
+    learn.add_argument("--evaluate-every", type=_count, help="evaluate every so many steps")
+    learn.add_argument("--checkpoint-every", type=_count, help="save every so many steps, besides at the end")
+    learn.add_argument("--stop-at", type=float, help="stop when the mean return of 3 rows in succession is so high")
+    learn.add_argument("--out", type=Path, help="run folder (default: runs/ENV-AGENT-seedS)")
+    learn.set_defaults(run=_train)
+
+    test = commands.add_parser("evaluate", help="play a trained agent without learning")
+    test.add_argument("run_folder", type=Path, metavar="RUN")
+    test.add_argument("--episodes", type=_count, default=100, help="default: 100")
+    test.add_argument("--seed", type=_count, help="of the episodes (default: one beside the run's own)")
+    test.set_defaults(run=_evaluate)
+
+    envs = commands.add_parser("envs", help="list the environments that can be named")
+    envs.add_argument("text", nargs="?", default="", help="only ids with this in them")
+    envs.set_defaults(run=_envs)
+
     plot = commands.add_parser("plot", help="draw a run again from its folder")
     plot.add_argument("folder", type=Path, metavar="DIR")
     plot.set_defaults(run=_plot)
@@ -405,6 +507,12 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--capacities", type=_counts, default=(3, 16, 64, 256, 1024), help="n, comma-separated")
     speed.add_argument("--items", type=_counts, default=(10**6, 10**7), help="stream lengths, comma-separated")
     speed.set_defaults(run=_bench_reservoir)
+    loop = subjects.add_parser("host", help="speed of the loop around Gymnasium environments")
+    loop.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    loop.add_argument("--steps", type=_count, default=20_000, help="a measurement (default: 20,000)")
+    loop.add_argument("--hidden", type=_count, default=64, help="units of the networks (default: 64)")
+    loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
+    loop.set_defaults(run=_bench_host)
     bias = subjects.add_parser("estimators", help="how biased the write-gradient estimators are, by enumeration")
     bias.add_argument("--json", action="store_true", help="print JSON instead of tables")
     bias.add_argument("--episodes", type=_count, default=100_000, help="of each Monte Carlo estimate")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from recollect import prng
+from recollect.actions import MultiCategorical
 from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters, State
 from recollect.networks import Layer
 
@@ -339,6 +340,8 @@ CHOICES = {
     "partial_read": "all",
     "write": "before",
     "reset_memory": False,
+    "critic_output": "linear",
+    "actions": MultiCategorical((A,)),
 }
 
 

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import numpy as np
@@ -46,6 +46,9 @@ class Agent(abc.ABC):
     observation.
     """
 
+    learned: ClassVar[tuple[str, ...]] = ("params",)
+    """The fields of the state that learning moves, as against what belongs to one stream of experience."""
+
     @abc.abstractmethod
     def init(self, key: Array, observation_size: int, num_actions: int) -> Any:
         """Fresh parameters and an empty memory."""
@@ -57,6 +60,10 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def learn(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> Any:
         """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
+
+    def watch(self, state: Any, timestep: TimeStep, key: Array) -> Any:
+        """Take in what came of the last action without learning from it: the memory goes on, the parameters stay."""
+        return self.learn(state, timestep, key, active=False)
 
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""

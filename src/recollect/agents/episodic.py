@@ -9,13 +9,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect import learning, memory
+from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
 from recollect.networks import ACTIVATIONS, INITIALIZERS, Network, apply_network, init_network
 from recollect.reservoir import kernel
 
 LARGEST_MEMORY = 2**32  # bytes
 
-MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO}
+MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO, "none": kernel.NOTHING}
 
 PRESETS: dict[str, dict[str, Any]] = {
     # Nothing the paper does not say. What it leaves open is at the defaults below.
@@ -73,7 +74,8 @@ class EpisodicActorCritic(Agent):
         entropy: weight of the policy's entropy in its objective; 0 for none.
         estimator: who gets write credit: "queried", the recalled state alone (Eq. 10), or "every", all stored states
             (Eq. 9).
-        memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo".
+        memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo", "none" (the memoryless
+            control: the same networks, recalling zeros).
         activation: of hidden layers: "tanh", "relu", "sigmoid". The paper does not say.
         initializer: of weights and biases, see ``recollect.networks.INITIALIZERS``. The paper does not say.
         critic_start: "zero" (last layer of V starts at 0) or "random" (like every other layer). The paper does not say.
@@ -88,6 +90,8 @@ class EpisodicActorCritic(Agent):
         reset_memory: whether the memory is emptied at the end of an episode.
         terminal_value: V of the state after the end.
         log_weight_floor: lower bound on log w when a state is written; −inf for none (logs do not underflow).
+        critic_output: "tanh", as in the paper (returns between −1 and 1), or "linear" for returns of any size.
+        actions: how actions are drawn; ``recollect.Learner`` sets it from the action space.
 
     Paper: section 2, section 3
     """
@@ -116,6 +120,8 @@ class EpisodicActorCritic(Agent):
     reset_memory: bool = True
     terminal_value: float = dataclasses.field(default=0.0, metadata=traced())
     log_weight_floor: float = dataclasses.field(default=-math.inf, metadata=traced())
+    critic_output: str = "tanh"
+    actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "hidden"):
@@ -143,6 +149,7 @@ class EpisodicActorCritic(Agent):
         check_choice("partial_read", self.partial_read, ("filled", "all"))
         check_choice("write", self.write, ("after", "before"))
         check_flag("reset_memory", self.reset_memory)
+        check_choice("critic_output", self.critic_output, ("tanh", "linear"))
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "EpisodicActorCritic":
@@ -156,8 +163,9 @@ class EpisodicActorCritic(Agent):
         return apply_network(network, x, self.activation)
 
     def value(self, params: Parameters, s: Array) -> Array:
-        """V(S_t), with a tanh output; the critic sees the current state only."""
-        return jnp.tanh(self._net(params.value, s)[0])
+        """V(S_t), with the output that ``critic_output`` names; the critic sees the current state only."""
+        v = self._net(params.value, s)[0]
+        return jnp.tanh(v) if self.critic_output == "tanh" else v
 
     def policy_logits(self, params: Parameters, s: Array, m: Array) -> Array:
         """The logits of π(a | S_t, m_t)."""
@@ -198,7 +206,8 @@ class EpisodicActorCritic(Agent):
         observation = jnp.zeros(s)
         stored = MEMORIES[self.memory].init(self.memory_size, observation)
         zero = jnp.zeros((), jnp.int32)
-        return State(Parameters(**networks, temperature=theta), stored, Decision(observation, observation, zero, zero))
+        decision = Decision(observation, observation, zero, self.actions.nothing())
+        return State(Parameters(**networks, temperature=theta), stored, decision)
 
     def _write(self, state: State, s: Array, key: Array) -> kernel.State:
         log_w = jnp.maximum(self.log_write_weight(state.params, s), self.log_weight_floor)
@@ -219,7 +228,7 @@ class EpisodicActorCritic(Agent):
         if self.empty_read == "current":
             recalled = jnp.where(state.memory.count > 0, recalled, observation)
         action_logits = self.policy_logits(state.params, observation, recalled)
-        action = jax.random.categorical(key_act, action_logits).astype(jnp.int32)
+        action = self.actions.draw(action_logits, jax.random.uniform(key_act, (self.actions.draws,)))
         return state._replace(decision=Decision(observation, recalled, slot, action)), action
 
     def scores(self, params: Parameters, decision: Decision, stored: kernel.State) -> tuple[Array, Array]:
@@ -233,7 +242,7 @@ class EpisodicActorCritic(Agent):
         """
         s, m, slot, action = decision
         logits = self.policy_logits(params, s, m)
-        log_pi = jax.nn.log_softmax(logits)[action]
+        log_pi = self.actions.log_probability(logits, action)
         log_q = memory.log_query_probability(self._query_logits(params, s, stored), slot)
         if self.estimator == "queried":
             log_w = self.log_write_weight(params, stored.items[slot])
@@ -244,7 +253,7 @@ class EpisodicActorCritic(Agent):
         # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
         credit = jnp.sum(jnp.where(counts, memory.credit(log_w, jnp.where(counts, given, log_w)), 0.0))
         score = self.value_factor * self.value(params, s) + log_pi + log_q + credit
-        return score, learning.entropy(logits)
+        return score, self.actions.entropy(logits)
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).

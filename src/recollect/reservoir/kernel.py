@@ -1,13 +1,14 @@
 r"""A memory of fixed size for agents: pure functions on a frozen state, for `jit`, `vmap` and `scan`.
 
-Three kernels share one `State` and one interface, and differ only in which n items they keep of those seen:
+Four kernels share one `State` and one interface, and differ only in which n items they keep of those seen:
 
 - `PRODUCT`: each n-subset with probability proportional to the product of its weights (also `init`, `add` and
   `probabilities` of this module);
 - `UNIFORM`: each n-subset with equal probability;
-- `FIFO`: the last n.
+- `FIFO`: the last n;
+- `NOTHING`: none, for controls without a memory.
 
-All three store the weights they were given, and pass over an item of weight 0.
+The first three store the weights they were given, and pass over an item of weight 0.
 
 >>> import jax, jax.numpy as jnp
 >>> state = init(2, jnp.zeros(()))
@@ -300,3 +301,4 @@ def _happens(key: Array, probability: Array) -> Array:
 PRODUCT = Kernel(init, probabilities, add)
 UNIFORM = Kernel(_init_plain, _probabilities_uniform, _add_uniform)
 FIFO = Kernel(_init_plain, _probabilities_fifo, _add_fifo)
+NOTHING = Kernel(_init_plain, lambda state, _: (jnp.zeros(()), jnp.zeros(state.capacity)), lambda state, *_: state)

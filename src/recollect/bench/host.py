@@ -1,0 +1,56 @@
+"""How fast the loop around Gymnasium environments is: environment and agent together, one step after another."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from recollect.agents.base import Agent
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.learner import Learner
+
+REPEATS = 5
+
+
+def agents(hidden: int) -> dict[str, Agent]:
+    """What is measured: the agent with a memory of 8, its control without memory, and the recurrent baseline."""
+    options: dict[str, Any] = {"memory_size": 8, "hidden": hidden, "critic_output": "linear"}
+    return {
+        "episodic": EpisodicActorCritic(**options),
+        "none": EpisodicActorCritic(**options, memory="none"),
+        "gru": RecurrentActorCritic(width=hidden, window=8, critic_output="linear"),
+    }
+
+
+def speeds(steps: int, hidden: int, env: str, on_progress: Callable[[str], None]) -> dict[str, float]:
+    """Steps a second of each, the best of a few repeats; Stable-Baselines3's A2C beside them where it is installed."""
+    found = {}
+    for name, agent in agents(hidden).items():
+        on_progress(f"{name} on {env}")
+        with tempfile.TemporaryDirectory() as here:
+            learner = Learner(agent, env, check=False)
+            learner.learn(max(steps // 20, 100), folder=Path(here) / "run", log_every=steps)
+            found[name] = max(
+                _pace(lambda learner=learner: learner.learn(steps, log_every=steps), steps) for _ in range(REPEATS)
+            )
+            learner.close()
+    if (a2c := _a2c(env, hidden)) is not None:
+        on_progress("Stable-Baselines3's A2C")
+        found["sb3 a2c"] = max(_pace(lambda: a2c.learn(steps), steps) for _ in range(REPEATS))
+    return found
+
+
+def _pace(work: Callable[[], Any], steps: int) -> float:
+    start = time.perf_counter()
+    work()
+    return steps / (time.perf_counter() - start)
+
+
+def _a2c(env: str, hidden: int) -> Any:
+    try:
+        from stable_baselines3 import A2C  # type: ignore[import-not-found]
+    except ImportError:
+        return None
+    return A2C("MlpPolicy", env, policy_kwargs={"net_arch": [hidden, hidden]}, device="cpu")
