@@ -15,17 +15,20 @@ ROOMS = {
     "prng": set(),
     "files": set(),
     "checkpoints": {"files"},
+    "lock": {"files"},
+    "provenance": {"prng"},
+    "interrupts": set(),
     "trees": {"prng"},
-    "memory": {"reservoir"},
+    "memory": {"reservoir", "learning"},
     "networks": set(),
     "learning": set(),
     "actions": {"learning"},
     "agents": {"reservoir", "memory", "networks", "learning", "actions"},
     "envs": set(),
-    "training": {"agents", "envs", "learning", "prng"},
-    "compiled": {"reservoir", "networks", "agents", "envs", "training"},
+    "training": {"agents", "envs", "learning", "prng", "trees"},
+    "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
     "statistics": set(),
-    "runs": set(),
+    "runs": {"checkpoints", "files", "lock", "provenance"},
     "plots": {"reservoir", "runs", "statistics"},
     "progress": {"training"},
     "spaces": {"actions"},
@@ -39,7 +42,7 @@ ROOMS = {
     "callbacks": set(),
 }
 ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
-ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "learner"}
+ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner"}
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "learner"}
 OPTIONAL = {
     "matplotlib": {"plots"},

@@ -210,7 +210,7 @@ def test_callbacks(tmp_path):
     assert [steps for steps, _ in evaluate.results] == [20]
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row.get("evaluation") is not None for row in rows] == [False, True, False]
-    assert len(checkpoints.listing(tmp_path / "run" / "checkpoints")) == 2
+    assert len(checkpoints.listing(tmp_path / "run" / "checkpoints" / "learner")) == 2
     assert learner.learn(10, callbacks=[lambda _, row: True]).steps == 40
 
 

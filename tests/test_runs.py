@@ -36,7 +36,7 @@ def folder(tmp_path):
 def test_what_is_written_is_read(folder):
     config, curves, status = read(folder.path)
     assert config["agents"] == CONFIG["agents"] and {"command", "versions"} <= set(config)
-    assert status == {"status": "running"}
+    assert status == {"status": "running", "exact": True}
     a = curves["a"]
     np.testing.assert_array_equal(a.episodes, [5, 10, 15, 20])
     np.testing.assert_array_equal(a.returns, [[0.25, np.nan, np.nan, np.nan], [0.5, 1.0, np.nan, np.nan]])
@@ -52,7 +52,13 @@ def test_files_are_strict_json(tmp_path):
     folder = RunFolder(tmp_path / "run", {"agents": {}, "low": -np.inf, "none": np.nan, "pair": (1, np.inf)})
     config = json.loads((folder.path / "config.json").read_text(), parse_constant=refuse)
     assert (config["low"], config["none"], config["pair"]) == ("-inf", None, [1, "inf"])
-    assert sorted(p.name for p in folder.path.iterdir()) == ["config.json", "metrics.jsonl", "status.json"]
+    assert sorted(p.name for p in folder.path.iterdir()) == [
+        "config.json",
+        "lock.json",
+        "log.jsonl",
+        "metrics.jsonl",
+        "status.json",
+    ]
 
 
 def test_an_empty_run_is_read(tmp_path):
@@ -73,7 +79,7 @@ def test_a_line_being_written_is_left_out(folder):
         ("config.json", None, "not a run folder: config.json is missing"),
         ("status.json", None, "not a run folder: status.json is missing"),
         ("metrics.jsonl", None, "not a run folder: metrics.jsonl is missing"),
-        ("config.json", "{", "not a sound run folder: JSONDecodeError"),
+        ("config.json", "{", "not a sound run folder: .*JSONDecodeError"),
         ("config.json", "[]", "not a sound run folder"),
         ("config.json", "{}", "KeyError: 'agents'"),
         ("config.json", '{"agents": []}', "not a sound run folder"),
@@ -108,8 +114,9 @@ def test_what_is_no_folder_at_all(tmp_path):
     with pytest.raises(FileError, match="not a run folder"):
         read(tmp_path / "file")
     (tmp_path / "bytes").mkdir()
-    (tmp_path / "bytes" / "config.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(FileError, match="not a sound run folder: UnicodeDecodeError"):
+    for name in ("config.json", "status.json", "metrics.jsonl"):
+        (tmp_path / "bytes" / name).write_bytes(b"\xff\xfe")
+    with pytest.raises(FileError, match="UnicodeDecodeError"):
         read(tmp_path / "bytes")
 
 

@@ -48,12 +48,6 @@ class Distribution(abc.ABC):
         """In nats; of a continuous action the differential entropy."""
 
 
-def _draw_one(logits: Array, u: Array) -> Array:
-    """The index that a uniform number draws from the softmax of ``logits``, by inversion."""
-    shares = jnp.cumsum(jnp.exp(logits - jnp.max(logits)))
-    return jnp.sum(u * shares[-1] >= shares[:-1], dtype=jnp.int32)
-
-
 @dataclasses.dataclass(frozen=True)
 class Categorical(Distribution):
     """One of as many actions as the network has outputs."""
@@ -69,7 +63,7 @@ class Categorical(Distribution):
 
     def draw(self, outputs: Array, u: Array) -> Array:
         """By inversion of the softmax."""
-        return _draw_one(outputs, u[0])
+        return learning.draw(outputs, u[0])
 
     def log_probability(self, outputs: Array, action: Array) -> Array:
         """From the log-softmax."""
@@ -109,7 +103,7 @@ class MultiCategorical(Distribution):
 
     def draw(self, outputs: Array, u: Array) -> Array:
         """Each choice by itself."""
-        return jnp.stack([_draw_one(part, u[k]) for k, part in enumerate(self._parts(outputs))])
+        return jnp.stack([learning.draw(part, u[k]) for k, part in enumerate(self._parts(outputs))])
 
     def log_probability(self, outputs: Array, action: Array) -> Array:
         """The sum over choices."""

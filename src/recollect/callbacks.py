@@ -60,4 +60,4 @@ class Checkpoint:
         """Save, if it is time."""
         if row["steps"] // self.every > self.done:
             self.done = row["steps"] // self.every
-            learner.save(self.folder if self.folder is not None else learner.folder / "checkpoints")
+            learner.save(self.folder if self.folder is not None else learner.folder / "checkpoints" / "learner")

@@ -162,13 +162,17 @@ def read(path: Path | str, *, like: Shapes | None = None, most: int = LARGEST) -
     return Checkpoint(path, arrays, head["meta"])
 
 
-def verify(path: Path | str) -> None:
-    """Check a checkpoint's sums and form without holding its arrays in memory; a fault is a ``FileError``."""
+def verify(path: Path | str) -> Checkpoint:
+    """Check a checkpoint's sums and form without holding its arrays in memory; a fault is a ``FileError``.
+
+    Returns it without its arrays.
+    """
     path = Path(path)
     head, handle = _open(path, LARGEST)
     with os.fdopen(handle, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != head["sum"]:
             raise FileError(f"{path / 'arrays.bin'} is damaged: its SHA-256 is not the one in SHA256SUMS")
+    return Checkpoint(path, {}, head["meta"])
 
 
 def _pack(arrays: Mapping[str, np.ndarray]) -> tuple[list[memoryview], dict[str, Any]]:

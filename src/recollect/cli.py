@@ -8,6 +8,7 @@ from pathlib import Path
 
 from recollect._version import __version__
 from recollect.errors import RecollectError
+from recollect.interrupts import EXIT_INTERRUPTED, Interrupted
 
 TOUR = """\
 recollect: reinforcement-learning agents that learn online what to remember.
@@ -26,6 +27,8 @@ A tour, from a minute to an afternoon:
   recollect reproduce all        the same for figures 3 to 6, to the letter of the paper
   recollect plot runs/fig4-robust
                                  draw a run again from its folder, also while it is under way
+  recollect runs                 what there is, how far it came; resume RUN goes on with one that
+                                 was interrupted or killed, bit for bit; verify RUN checks its files
   recollect study                many seeds of each figure: shares solved, with intervals
   recollect tune 1               the paper's grid for the recurrent baseline
   recollect readings             search the choices that the paper leaves open
@@ -179,16 +182,109 @@ def _reproduce(args: argparse.Namespace) -> None:
         )
         default = (args.out or Path("runs")) / f"{name}-{args.preset}"
         plans[default if args.figure == "all" else args.out or default] = plan
-    reproduce.check(plans)
+    there = {path for path in plans if args.resume and path.exists()}
+    reproduce.check({path: plan for path, plan in plans.items() if path not in there})
+    failures = {}
     for path, plan in plans.items():
         seeds = " and ".join(f"{len(job.seeds)} seeds of the {job.name} agent" for job in plan.jobs)
         print(f"{plan.figure}: {seeds}, {plan.episodes:,} episodes each", file=sys.stderr, flush=True)
-        with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
-            reproduce.train(plan, path, watch)
-        verdict, pictures = reproduce.conclude(path)
-        _print_verdict(verdict)
-        print(f"picture: {' '.join(str(picture) for picture in pictures)}")
-        print(f"folder:  {path}")
+        try:
+            with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
+                if path in there:
+                    reproduce.resume(path, watch, plan=plan, **_resume_options(args))
+                else:
+                    reproduce.train(plan, path, watch, args.checkpoint_every or reproduce.EVERY)
+            _conclude(path)
+        except RecollectError as error:
+            # The other figures go on; the folder of this one says what happened.
+            failures[path] = str(error)
+            if len(plans) > 1:
+                print(f"recollect: {path}: {error}", file=sys.stderr, flush=True)
+    if failures:
+        ((_, only), *more) = failures.items()
+        raise RecollectError(
+            f"{len(failures)} of {len(plans)} failed: {', '.join(map(str, failures))}" if more else only
+        )
+
+
+def _conclude(path: Path) -> None:
+    from recollect.experiments import reproduce
+
+    verdict, pictures = reproduce.conclude(path)
+    _print_verdict(verdict)
+    print(f"picture: {' '.join(str(picture) for picture in pictures)}")
+    print(f"folder:  {path}")
+
+
+def _resume_options(args: argparse.Namespace) -> dict:
+    return {
+        "fallback": args.fallback,
+        "allow_inexact": args.allow_inexact,
+        "break_lock": args.break_lock,
+        "every": args.checkpoint_every,
+    }
+
+
+def _resume(args: argparse.Namespace) -> None:
+    from recollect import files
+    from recollect.experiments import reproduce
+    from recollect.plots import require
+    from recollect.progress import watching
+
+    require()
+    config = files.read_json(args.folder / "config.json")
+    plan = reproduce.plan_of(args.folder, config)
+    with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
+        reproduce.resume(args.folder, watch, **_resume_options(args))
+    _conclude(args.folder)
+
+
+def _runs(args: argparse.Namespace) -> None:
+    from recollect import runs
+    from recollect.errors import FileError
+
+    if not args.folder.is_dir():
+        raise RecollectError(f"{args.folder} is not a folder")
+    found = [args.folder] if (args.folder / "config.json").exists() else sorted(args.folder.iterdir())
+    rows = []
+    for path in found:
+        if not (path / "config.json").exists():
+            continue
+        try:
+            row = runs.summary(path)
+        except FileError as error:
+            row = {"run": path.name, "status": "damaged", "error": str(error)}
+        rows.append(row)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        print(f"no runs in {args.folder}")
+        return
+
+    def cells(row: dict) -> list[str]:
+        last = row.get("last_return")
+        progress = f"{row['progress']:.0%}" if "progress" in row else ""
+        status = row["status"] + ("" if row.get("exact", True) else ", not bit-exact")
+        return [
+            row["run"],
+            status,
+            progress,
+            "" if last is None else f"{last:.3f}",
+            row.get("error") or row["holder"] or "",
+        ]
+
+    _print_table(["run", "status", "progress", "last return", ""], [cells(row) for row in rows])
+
+
+def _verify(args: argparse.Namespace) -> None:
+    from recollect import runs
+
+    found = runs.verify(args.folder)
+    for path, fault in found:
+        print(f"sound    {path}" if fault is None else f"DAMAGED  {fault}")
+    if faults := sum(fault is not None for _, fault in found):
+        raise RecollectError(f"{args.folder} is damaged in {faults} place{'s' if faults > 1 else ''}")
 
 
 def _plot(args: argparse.Namespace) -> None:
@@ -333,6 +429,46 @@ def _bench_host(args: argparse.Namespace) -> None:
     _print_table(["learner", "steps/s"], [[name, f"{speed:,.0f}"] for name, speed in rows.items()])
 
 
+def _soak(args: argparse.Namespace) -> None:
+    from recollect.bench import reliability
+
+    if args.out.exists():
+        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+    found = reliability.soak(args.minutes, args.checkpoint_every or 5.0, args.out, lambda text: print(text, flush=True))
+    _write_json(args.out / "soak.json", found)
+    del found["samples"]
+    print(json.dumps(found, indent=1))
+    if found["damaged"]:
+        raise RecollectError(f"{len(found['damaged'])} damaged files: {found['damaged'][0]}")
+
+
+def _write_json(path: Path, content: dict) -> None:
+    from recollect.runs import write_json
+
+    write_json(path, content)
+
+
+def _bench_endless(args: argparse.Namespace) -> None:
+    from recollect.bench import reliability
+
+    _progress(f"one episode of {args.steps:,} steps")
+    rows = reliability.endless(args.steps)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return
+    _print_table(
+        ["steps", "steps/s", "resident MiB"],
+        [[f"{r['steps']:,}", f"{r['steps_a_second']:,}", f"{r['resident_mib']:.1f}"] for r in rows],
+    )
+
+
+def _bench_checkpoints(args: argparse.Namespace) -> None:
+    from recollect.bench import reliability
+
+    _progress("training figure 4 with checkpoints for half a minute")
+    print(json.dumps(reliability.checkpoint_cost(), indent=1))
+
+
 def _bench_estimators(args: argparse.Namespace) -> None:
     from recollect.experiments import estimators
 
@@ -417,6 +553,9 @@ def parser() -> argparse.ArgumentParser:
         help="end a seed after this many times the fewest steps its episodes can take (default: 4)",
     )
     again.add_argument("--no-baseline", action="store_true", help="leave out the recurrent baseline")
+    again.add_argument(
+        "--resume", action="store_true", help="go on with folders that are there; train only what is missing"
+    )
     again.set_defaults(run=_reproduce)
 
     learn = commands.add_parser("train", help="train an agent in a Gymnasium environment")
@@ -452,6 +591,39 @@ def parser() -> argparse.ArgumentParser:
     envs = commands.add_parser("envs", help="list the environments that can be named")
     envs.add_argument("text", nargs="?", default="", help="only ids with this in them")
     envs.set_defaults(run=_envs)
+
+    going_on = commands.add_parser(
+        "resume", help="go on with a run that was interrupted, killed or failed, bit for bit"
+    )
+    going_on.add_argument("folder", type=Path, metavar="RUN")
+    going_on.set_defaults(run=_resume)
+    for command in (again, going_on):
+        command.add_argument(
+            "--checkpoint-every",
+            type=_multiple,
+            metavar="SECONDS",
+            help="between checkpoints (default: 60, or as before)",
+        )
+        command.add_argument(
+            "--fallback", action="store_true", help="resuming, go back where the newest checkpoint is damaged"
+        )
+        command.add_argument(
+            "--allow-inexact",
+            action="store_true",
+            help="resume under other versions; the run is marked as not bit-exact",
+        )
+        command.add_argument(
+            "--break-lock", action="store_true", help="resume a run whose lock is left from another host or a restart"
+        )
+
+    listing = commands.add_parser("runs", help="list runs: status, progress, last return")
+    listing.add_argument("folder", type=Path, metavar="DIR", nargs="?", default=Path("runs"), help="default: runs")
+    listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    listing.set_defaults(run=_runs)
+
+    check = commands.add_parser("verify", help="check every file and checkpoint of a run against its sums")
+    check.add_argument("folder", type=Path, metavar="RUN")
+    check.set_defaults(run=_verify)
 
     plot = commands.add_parser("plot", help="draw a run again from its folder")
     plot.add_argument("folder", type=Path, metavar="DIR")
@@ -500,6 +672,12 @@ def parser() -> argparse.ArgumentParser:
     readings.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     readings.set_defaults(run=_readings)
 
+    soak = commands.add_parser("soak", help="train with checkpoints for long and watch memory and open files")
+    soak.add_argument("--minutes", type=_multiple, default=60.0, help="default: 60")
+    soak.add_argument("--checkpoint-every", type=_multiple, metavar="SECONDS", help="default: 5")
+    soak.add_argument("--out", type=Path, default=Path("runs/soak"), help="folder (default: runs/soak)")
+    soak.set_defaults(run=_soak)
+
     bench = commands.add_parser("bench", help="measure the library on this machine")
     subjects = bench.add_subparsers(metavar="SUBJECT", required=True)
     speed = subjects.add_parser("reservoir", help="speed of the sampler beside others")
@@ -520,6 +698,12 @@ def parser() -> argparse.ArgumentParser:
     inclusion = subjects.add_parser("inclusion", help="sample one stream many times and draw what stayed")
     inclusion.add_argument("--out", type=Path, default=Path("runs/inclusion"), help="folder (default: runs/inclusion)")
     inclusion.set_defaults(run=_bench_inclusion)
+    long = subjects.add_parser("endless", help="one episode that never ends: is memory flat, is speed")
+    long.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    long.add_argument("--steps", type=_count, default=10**7, help="default: 10 million")
+    long.set_defaults(run=_bench_endless)
+    saving = subjects.add_parser("checkpoints", help="what a checkpoint costs")
+    saving.set_defaults(run=_bench_checkpoints)
     printed = subjects.add_parser("algorithm1", help="where Algorithm 1 as printed stops sampling")
     printed.add_argument("--json", action="store_true", help="print JSON instead of a table")
     printed.set_defaults(run=_bench_algorithm1)
@@ -534,7 +718,10 @@ def main(argv: list[str] | None = None) -> int:
     except (RecollectError, OSError, ValueError) as error:
         print(f"recollect: {error}", file=sys.stderr)
         return 1
+    except Interrupted:
+        print("recollect: interrupted; recollect resume goes on with it", file=sys.stderr)
+        return EXIT_INTERRUPTED
     except KeyboardInterrupt:
         print("recollect: interrupted", file=sys.stderr)
-        return 130
+        return EXIT_INTERRUPTED
     return 0

@@ -8,15 +8,17 @@ Parameters lie in one vector θ, in the order of ``Layout``; so do their gradien
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numba import njit
 
+from recollect import trees
 from recollect.agents.recurrent import Parameters, RecurrentActorCritic
 from recollect.envs.secret_informant import FORWARD, SecretInformant
+from recollect.errors import RecollectError
 from recollect.networks import GRU, Layer
 from recollect.reservoir.random import seeded, uniform
 from recollect.training import Progress, Result
@@ -181,7 +183,10 @@ def _policy(theta, at, s, h, a, x, state, first, second, p):
 
 @njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 def learn(theta, squares, grad, sizes, observations, length, states, gates, action, r, x_next, over, settings):
-    """One update from one time step, as ``RecurrentActorCritic.learn``; settings = rate, γ, entropy, decay, ε."""
+    """One update from one time step, as ``RecurrentActorCritic.learn``; settings = rate, γ, entropy, decay, ε.
+
+    Returns whether the update was finite; one that is not is not made.
+    """
     s, h, a = sizes
     rate, discount, entropy, decay, epsilon = settings
     at_policy = h * s + h + h + 1
@@ -224,11 +229,13 @@ def learn(theta, squares, grad, sizes, observations, length, states, gates, acti
 
     size = 0.0
     for k in range(len(grad)):
-        size += abs(grad[k])
-    if size < math.inf:  # false for NaN too: an update that is not finite is not made
+        size += grad[k] * grad[k]
+    sound = size < math.inf  # false for NaN too
+    if sound:
         for k in range(len(theta)):
             squares[k] = decay * squares[k] + (1.0 - decay) * grad[k] * grad[k]
             theta[k] += rate * grad[k] / math.sqrt(squares[k] + epsilon)
+    return sound
 
 
 @njit(cache=True, error_model="numpy")
@@ -247,7 +254,10 @@ def _draw_chain(chain, right, length, decisions, actions, rng):
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _train(theta, squares, table, sizes, length, decisions, window, episodes, max_steps, settings, rng):
-    """Go on for so many episodes or steps; returns the episodes done, their steps and returns, and the steps taken."""
+    """Go on for so many episodes or steps; returns the episodes done, their returns and steps, and the steps taken.
+
+    The last thing returned is whether every update was finite; the first that is not ends the loop.
+    """
     s, h, a = sizes
     grad = np.zeros_like(theta)
     total_return, total_length = 0.0, 0
@@ -286,7 +296,7 @@ def _train(theta, squares, table, sizes, length, decisions, window, episodes, ma
             elif not over and position > 0:
                 row = chain[position - 1]
             reward = 1.0 if over and correct else 0.0
-            learn(
+            sound = learn(
                 theta,
                 squares,
                 grad,
@@ -303,43 +313,77 @@ def _train(theta, squares, table, sizes, length, decisions, window, episodes, ma
             )
             steps += 1
             taken += 1
+            if not sound:
+                return episode, total_return, total_length, steps, False
         if over:
             total_return += reward
             total_length += taken
             episode += 1
-    return episode, total_return, total_length, steps
+    return episode, total_return, total_length, steps, True
+
+
+def state_like(agent: RecurrentActorCritic, env: SecretInformant, bins: int) -> dict[str, np.ndarray]:
+    """The form of what ``Progress.snapshot`` returns here."""
+    blocks = Layout(env.observation_size, agent.width, env.num_actions).blocks()
+    theta = np.zeros(sum(out * into + out for out, into in blocks))
+    curves = {name: np.full((1, bins), np.nan) for name in ("returns", "lengths")}
+    counts = {name: np.zeros((), np.int64) for name in ("bin", "steps", "done")}
+    return {"theta": theta, "squares": np.zeros_like(theta), "rng": np.zeros(4, np.uint64), **curves, **counts}
 
 
 def train_iter(
-    agent: RecurrentActorCritic, env: SecretInformant, episodes: int, seed: int, *, max_steps: int, bins: int
+    agent: RecurrentActorCritic,
+    env: SecretInformant,
+    episodes: int,
+    seed: int,
+    *,
+    max_steps: int,
+    bins: int,
+    state: Mapping[str, np.ndarray] | None = None,
 ) -> Iterator[Progress | Result]:
     """Train one run, reporting after every bin of episodes; the last thing yielded is the ``Result``.
 
-    As ``recollect.training.train_iter`` for one seed of this agent. The first parameters are those of ``agent.init``.
+    As ``recollect.training.train_iter`` for one seed of this agent, ``state`` included. The first parameters are those
+    of ``agent.init``.
     """
     if agent.activation != "tanh":
         raise ValueError(f"the compiled baseline has tanh hidden layers, got activation={agent.activation!r}")
     if episodes < 1 or bins < 1 or episodes % bins:
         raise ValueError(f"episodes={episodes} must be a positive multiple of bins={bins}")
     layout = Layout(env.observation_size, agent.width, env.num_actions)
-    theta = flatten(agent.init(jax.random.key(seed), layout.s, layout.a).params)
-    squares, rng = np.zeros_like(theta), seeded([seed, 1])
+    if state is None:
+        saved = state_like(agent, env, bins)
+        saved["theta"], saved["rng"] = (
+            flatten(agent.init(jax.random.key(seed), layout.s, layout.a).params),
+            seeded([seed, 1]),
+        )
+    else:
+        saved = {k: array.copy() for k, array in trees.restore(state, state_like(agent, env, bins)).items()}
+    theta, squares, rng, returns, lengths = (saved[name] for name in ("theta", "squares", "rng", "returns", "lengths"))
     settings = tuple(float(x) for x in (agent.learning_rate, agent.discount, agent.entropy, agent.decay, agent.epsilon))
     task = (env.states.astype(np.float64), tuple(layout), env.length, env.decisions, agent.window)
-    size, steps, done = episodes // bins, 0, 0
-    returns, lengths = np.full((1, bins), np.nan), np.full((1, bins), np.nan)
+    size, (at, steps, done) = episodes // bins, (int(saved[name]) for name in ("bin", "steps", "done"))
     nothing = np.full((1, bins, 1, layout.s), np.nan)
-    for b in range(bins):
-        more, score, length, taken = _train(theta, squares, *task, size, max_steps - steps, settings, rng)
+
+    def snapshot() -> dict[str, np.ndarray]:
+        now = {"bin": np.int64(at), "steps": np.int64(steps), "done": np.int64(done)}
+        return {name: np.array(array) for name, array in {**saved, **now}.items()}
+
+    while at < bins and steps < max_steps:
+        b, at = at, at + 1
+        more, score, length, taken, sound = _train(theta, squares, *task, size, max_steps - steps, settings, rng)
         done, steps = done + more, steps + taken
+        if not sound:
+            raise RecollectError(
+                f"seed {seed}: the update was not finite at step {steps:,} of {env!r}; "
+                "nothing was learned from that step"
+            )
         new = []
         if more == size:
             returns[0, b], lengths[0, b] = score / size, length / size
             new = [{"seed": seed, "episodes": done, "return": returns[0, b].item(), "length": lengths[0, b].item()}]
             new[0] |= {"write_weights": [math.nan] * 2, "query_vectors": nothing[0, b].tolist()}
-        yield Progress(steps, steps, np.array([done]), new, float(returns[0, b]))
-        if steps >= max_steps:
-            break
+        yield Progress(steps, steps, np.array([done]), new, float(returns[0, b]), snapshot)
     yield Result(
         seeds=(seed,),
         episodes=size * np.arange(1, bins + 1),

@@ -89,9 +89,8 @@ class Host:
         return jax.vmap(lambda s, c: self._pack(self._start_one(s, c)))(seeds, copies)
 
     def _keys(self, live: Live) -> tuple[Array, Array]:
-        key = jax.random.fold_in(jax.random.wrap_key_data(live.key, impl=prng.IMPL), live.time)
-        key_learn, key_begin = jax.random.split(key)
-        return key_learn, key_begin
+        key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)
+        return prng.at(key, live.time, 0), prng.at(key, live.time, 1)
 
     def _begin(self, packed: Array, rows: Array) -> tuple[Array, Array]:
         """First actions at the first observations, which are the rows."""

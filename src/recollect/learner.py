@@ -178,10 +178,10 @@ class Learner:
         except EnvironmentFault as fault:
             raise self._stopped(fault) from fault.__cause__
         except KeyboardInterrupt:
-            self.save(recorder.path / "checkpoints")
+            self.save(recorder.path / "checkpoints" / "learner")
             recorder.finish("interrupted", steps=self.steps)
             raise
-        self.save(recorder.path / "checkpoints")
+        self.save(recorder.path / "checkpoints" / "learner")
         recorder.finish("finished", steps=self.steps, episodes=sum(self.episodes))
         return self
 
@@ -242,7 +242,7 @@ class Learner:
 
     def _stopped(self, fault: EnvironmentFault) -> EnvironmentFault:
         assert self._recorder is not None
-        saved = self.save(self._recorder.path / "checkpoints")
+        saved = self.save(self._recorder.path / "checkpoints" / "learner" / "learner")
         full = EnvironmentFault(fault.environment, fault.seed, fault.step, fault.what, str(saved))
         self._recorder.finish("failed", steps=self.steps, reason=str(full))
         return full
@@ -313,7 +313,7 @@ class Learner:
             check: run ``check_env`` on it.
         """
         path = Path(path)
-        folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+        folder = path / "checkpoints" / "learner" if (path / "checkpoints").is_dir() else path
         found = checkpoints.load(folder)
         meta = found.meta
         try:

@@ -13,6 +13,17 @@ def td_error(r_t: Array, discount_t: Array | float, v_t: Array, v_tm1: Array) ->
     return r_t + discount_t * v_t - v_tm1
 
 
+def draw(logits: Array, u: Array) -> Array:
+    """The index that a uniform number in [0, 1) draws from the softmax of ``logits``, by inversion."""
+    shares = jnp.cumsum(jnp.exp(logits - jnp.max(logits)))
+    return jnp.sum(u * shares[-1] >= shares[:-1], dtype=jnp.int32)
+
+
+def trace(z: Array, gradient: Array, decay: Array | float) -> Array:
+    """The accumulating eligibility trace z ← γλ z + ∇, with γλ ↔ ``decay``."""
+    return decay * z + gradient
+
+
 def entropy(logits: Array) -> Array:
     """Entropy of the softmax of ``logits``, in nats."""
     log_p = jax.nn.log_softmax(logits)

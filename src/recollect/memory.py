@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from recollect import learning
+
 
 def query_logits(q: Array, items: Array, filled: Array, tau: Array) -> Array:
     """⟨q(S_t), S_i⟩/τ for each stored state; −inf for empty slots.
@@ -25,13 +27,13 @@ def log_query_probability(logits: Array, chosen: Array) -> Array:
     return jnp.where(empty, 0.0, jax.nn.log_softmax(safe)[chosen])
 
 
-def recall(logits: Array, items: Array, key: Array) -> tuple[Array, Array]:
-    """Sample the recalled state m_t: its slot, and the state itself (zeros while the memory is empty).
+def recall(logits: Array, items: Array, u: Array) -> tuple[Array, Array]:
+    """The recalled state m_t that a uniform number draws: its slot, and the state (zeros while the memory is empty).
 
     Paper: Eq. (1)
     """
     empty = jnp.all(logits == -jnp.inf)
-    chosen = jax.random.categorical(key, jnp.where(empty, jnp.zeros_like(logits), logits)).astype(jnp.int32)
+    chosen = learning.draw(jnp.where(empty, jnp.zeros_like(logits), logits), u)
     return chosen, jnp.where(empty, jnp.zeros_like(items[0]), items[chosen])
 
 
@@ -40,12 +42,15 @@ def log_write_weight(output: Array) -> Array:
     return jax.nn.log_sigmoid(output)
 
 
-def credit(log_weight_now: Array, log_weight_stored: Array) -> Array:
+def credit(log_weight_now: Array, log_weight_stored: Array, most: Array | float = jnp.inf) -> Array:
     """w(S_i; θ)/w_i, whose gradient times δ_t is G_{i,t} ∂w(S_i)/∂θ with G_{i,t} = δ_t/w_i.
 
     Symbols: w(S_i; θ) ↔ ``exp(log_weight_now)`` under the current parameters, w_i ↔ ``exp(log_weight_stored)``, the
     weight from when S_i was written. The quotient is taken in logs: δ/w alone overflows once w does not fit its type.
+    ``most`` bounds the quotient, not its gradient by log w: a weight that has grown since S_i was written would get a
+    step as much larger, and grow again. The paper has no bound.
 
     Paper: Eq. (6), Eq. (9), Eq. (10)
     """
-    return jnp.exp(log_weight_now - log_weight_stored)
+    quotient = jnp.minimum(jnp.exp(jax.lax.stop_gradient(log_weight_now - log_weight_stored)), most)
+    return quotient * (1.0 + log_weight_now - jax.lax.stop_gradient(log_weight_now))

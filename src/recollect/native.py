@@ -26,6 +26,7 @@ from recollect.reservoir import kernel
 
 FAST = {"contract", "reassoc", "nsz"}
 LAWS = {"reservoir": 0, "uniform": 1, "fifo": 2, "none": 3}
+SETTINGS = ("discount", "trace_decay", "entropy", "surprise", "credit_cap", "terminal_value", "log_weight_floor")
 READ, ACT, WRITE = 0, 1, 2  # purposes of random numbers
 LOG_INFINITY, LOG_ZERO_RATIO, LOG_ZERO_WEIGHT = 1e36, -1e36, -2e36  # as in recollect.reservoir.kernel
 
@@ -41,6 +42,7 @@ def supported(agent: Any) -> bool:
         and agent.partial_read == "filled"
         and agent.write == "after"
         and agent.reset_memory
+        and agent.oracle_bit is None
         and getattr(agent, "encoder", None) is None
     )
 
@@ -330,10 +332,10 @@ def begin(sizes, theta, items, seen, whole, key, observation):
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def gradients(sizes, theta, items, memory, seen, whole, delta, entropy, grad, ready, together):
-    """The gradient of the scores, times ``delta``, to ``grad``; of the entropy, times ``entropy``, to ``ready``.
+def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, ready, together):
+    """The gradient of the scores, times ``delta``, to ``grad``; of the entropy, times ``openness``, to ``ready``.
 
-    Returns V(S_t) and log w(S_t). ``together``: both go to ``grad``.
+    Returns log w(S_t). ``together``: both go to ``grad``.
     """
     s, h, a, n, law, every, linear, _ = sizes
     at_policy, at_query, at_write, at_temperature = _offsets(s, h, a)
@@ -356,22 +358,22 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, entropy, grad, re
     for i in range(a):
         d_logits[i] = delta * ((i == action) - p[i])
         if together:
-            d_logits[i] -= entropy * p[i] * (math.log(max(p[i], 1e-300)) - mean)
+            d_logits[i] -= openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
     _policy_back(theta, grad, at_policy, s, h, a, x, first, second, d_logits, d_second, d_hidden, d_x)
     if not together:
         for i in range(a):
-            d_logits[i] = -entropy * p[i] * (math.log(max(p[i], 1e-300)) - mean)
+            d_logits[i] = -openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
         _policy_back(theta, ready, at_policy, s, h, a, x, first, second, d_logits, d_second, d_hidden, d_x)
 
     _shallow(theta, at_write, s, h, 1, seen[0], hidden, one)
     log_w = _log_sigmoid(one[0])
     grad[at_query:] = 0.0
     if law == 3:
-        return v, log_w
+        return log_w
     q, d_q, logits, d_items = np.empty(s, np.float32), np.zeros(s, np.float32), np.empty(n), np.empty(n)
     count = _query(theta, at_query, s, h, n, seen[0], items, whole[:n], hidden, q, logits)
     if count == 0:
-        return v, log_w
+        return log_w
     slot, place, d_temperature = whole[n + 1], 0, 0.0
     d_items[:] = logits
     _softmax(d_items, count)
@@ -394,13 +396,13 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, entropy, grad, re
         if whole[i] > 0 and (every or i == slot):
             _shallow(theta, at_write, s, h, 1, items[i], hidden, one)
             now = _log_sigmoid(one[0])
-            d_one[0] = delta * math.exp(now - memory[i]) * (1.0 - math.exp(now))
+            d_one[0] = delta * min(math.exp(now - memory[i]), cap) * (1.0 - math.exp(now))
             _shallow_back(theta, part, at_write, s, h, 1, items[i], hidden, d_one, d_hidden, d_x)
             for k in range(size):
                 total[k] += part[at_write + k]
     for k in range(size):
         grad[at_write + k] = total[k]
-    return v, log_w
+    return log_w
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -423,30 +425,31 @@ def _finite(x):
 def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key, row):
     """One update from one time step, then show S_t to the memory (or empty it at the end of the episode)."""
     s, n, tracing = sizes[0], sizes[3], sizes[7]
-    discount, decay, entropy, terminal_value, floor = settings
+    discount, decay, entropy, surprise, cap, terminal_value, floor = settings
     extra = row[2 * s :]
     over = extra[TERMINATED] > 0 or extra[TRUNCATED] > 0
     v_next = terminal_value if extra[TERMINATED] > 0 else value(sizes, theta, row[:s])
     delta = extra[REWARD] + discount * v_next - value(sizes, theta, seen[0])
+    openness = entropy + surprise * abs(delta)
     grad = np.empty(len(theta), np.float32)
     if tracing:
         ready = np.zeros(len(theta), np.float32)
-        _, log_w = gradients(sizes, theta, items, memory, seen, whole, 1.0, entropy, grad, ready, False)
+        log_w = gradients(sizes, theta, items, memory, seen, whole, 1.0, openness, cap, grad, ready, False)
         for k in range(len(theta)):
             grad[k] += discount * decay * traces[k]
-            ready[k] += delta * grad[k]
-        sound = _finite(ready)
-        if sound:
-            for k in range(len(theta)):
-                theta[k] += rates[k] * ready[k]
-                traces[k] = grad[k]
+            ready[k] = theta[k] + rates[k] * (delta * grad[k] + ready[k])
+        # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
+        if _finite(ready):
+            theta[:] = ready
+            traces[:] = grad
         if over:
             traces[:] = 0.0
     else:
-        _, log_w = gradients(sizes, theta, items, memory, seen, whole, delta, entropy, grad, grad, True)
+        log_w = gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, grad, True)
+        for k in range(len(theta)):
+            grad[k] = theta[k] + rates[k] * grad[k]
         if _finite(grad):
-            for k in range(len(theta)):
-                theta[k] += rates[k] * grad[k]
+            theta[:] = grad
     if over:
         clear(sizes, memory, whole)
     else:
@@ -462,7 +465,7 @@ def _watch(sizes, settings, theta, items, memory, seen, whole, key, row):
         return
     hidden, one = np.empty(h, np.float32), np.empty(1, np.float32)
     _shallow(theta, _offsets(s, h, a)[2], s, h, 1, seen[0], hidden, one)
-    add(sizes, items, memory, whole, seen[0], max(_log_sigmoid(one[0]), settings[4]), key, whole[n + 3])
+    add(sizes, items, memory, whole, seen[0], max(_log_sigmoid(one[0]), settings[6]), key, whole[n + 3])
 
 
 @njit(cache=True, error_model="numpy")
@@ -497,7 +500,6 @@ class NativeHost:
 
     def __init__(self, agent: Any, observation_size: int, outputs: int, copies: int = 1):
         self.agent, self.size, self.outputs, self.copies = agent, observation_size, outputs, copies
-        rate = float(getattr(agent, "trace_decay", 0.0))
         n = agent.memory_size
         self.sizes = Sizes(
             observation_size,
@@ -507,10 +509,9 @@ class NativeHost:
             LAWS[agent.memory],
             agent.estimator == "every",
             agent.critic_output == "linear",
-            rate > 0,
+            float(agent.trace_decay) > 0,
         )
-        values = (agent.discount, rate, agent.entropy, agent.terminal_value, agent.log_weight_floor)
-        self.settings = tuple(float(x) for x in values)
+        self.settings = tuple(float(getattr(agent, name)) for name in SETTINGS)
         self._state = jax.eval_shape(lambda: agent.init(prng.key(0), observation_size, outputs))
         self.rates = self._rates()
 
@@ -519,7 +520,7 @@ class NativeHost:
         agent = self.agent
 
         def of(name: str) -> float:
-            return float(getattr(agent, f"{name}_rate", getattr(agent, f"{name}_factor", 1.0)))
+            return float(getattr(agent, f"{name}_rate"))
 
         parts = []
         for name in ("value", "policy", "query", "write"):
@@ -592,9 +593,7 @@ class NativeHost:
             )
         stored = kernel.State(flat.items.copy(), m[:, :n].copy(), ints[:, :n], ints[:, n], law)
         decision = Decision(flat.seen[:, 0].copy(), flat.seen[:, 1].copy(), ints[:, n + 1], ints[:, n + 2])
-        fields = {"params": params["theta"], "traces": params["traces"], "memory": stored, "decision": decision}
-        state = State(**{name: fields[name] for name in State._fields})
-        return Live(flat.key.copy(), ints[:, n + 3], state)
+        return Live(flat.key.copy(), ints[:, n + 3], State(params["theta"], params["traces"], stored, decision))
 
     def pack(self, live: Any) -> Flat:
         """The other way."""
@@ -607,7 +606,7 @@ class NativeHost:
             return np.concatenate([np.reshape(x, (copies, -1)) for x in [*leaves, params.temperature]], axis=1)
 
         theta = vector(state.params).astype(np.float32)
-        traces = vector(state.traces).astype(np.float32) if "traces" in State._fields else np.zeros_like(theta)
+        traces = vector(state.traces).astype(np.float32)
         memory = np.zeros((copies, n + 2 * (n + 1) + n * n), np.float32)
         memory[:, :n] = state.memory.log_weights
         if self.agent.memory == "reservoir":

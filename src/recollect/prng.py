@@ -7,6 +7,9 @@ Algorithm: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2
 >>> k = key(0)
 >>> jax.random.uniform(k, (2,)).shape, jax.random.split(k, 3).shape
 ((2,), (3,))
+
+A key is four words: Philox's own key, and a place. ``split`` and ``fold_in`` hash all four into a new key at place 0;
+``at`` only names another place, which costs nothing: that is how a training loop gets the keys of each step.
 """
 
 import functools
@@ -21,7 +24,7 @@ from jax import Array
 
 _MULTIPLIERS = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _INCREMENTS = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
-_SPLIT, _FOLD, _BITS, _SEED = (np.uint32(k) for k in range(4))  # third counter word: keeps the uses apart
+_SPLIT, _FOLD, _BITS, _SEED = (np.uint32(k) for k in range(4))  # second counter word: keeps the uses apart
 
 
 def philox(key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
@@ -36,18 +39,20 @@ def philox(key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array])
     return a, b, c, d
 
 
-def _words(key: Array, count: int, use: np.uint32, extra: Array | None = None) -> tuple[Array, Array, Array, Array]:
-    position = jnp.arange(count, dtype=jnp.uint32)
-    third = jnp.full_like(position, use)
-    fourth = jnp.zeros_like(position) if extra is None else jnp.full_like(position, extra)
-    return philox((key[0], key[1]), (position, jnp.zeros_like(position), third, fourth))
+def _words(key: Array, position: Array, use: np.uint32) -> tuple[Array, Array, Array, Array]:
+    counter = (position, *(jnp.full_like(position, word) for word in (use, key[2], key[3])))
+    return philox((key[0], key[1]), counter)
+
+
+def _new_keys(key: Array, position: Array, use: np.uint32) -> Array:
+    a, b, _, _ = _words(key, position, use)
+    return jnp.stack([a, b, jnp.zeros_like(a), jnp.zeros_like(a)], axis=-1)
 
 
 def _seed(seed: Array) -> Array:
     low = seed.astype(jnp.uint32)
     high = jax.lax.shift_right_logical(seed, jnp.asarray(32, seed.dtype)).astype(jnp.uint32) if _wide(seed) else low * 0
-    a, b, _, _ = _words(jnp.stack([low, high]), 1, _SEED)
-    return jnp.stack([a[0], b[0]])
+    return _new_keys(jnp.stack([low, high, low * 0, low * 0]), jnp.zeros((), jnp.uint32), _SEED)
 
 
 def _wide(seed: Array) -> bool:
@@ -55,20 +60,18 @@ def _wide(seed: Array) -> bool:
 
 
 def _split(key: Array, shape: tuple[int, ...]) -> Array:
-    a, b, _, _ = _words(key, math.prod(shape), _SPLIT)
-    return jnp.stack([a, b], axis=-1).reshape(*shape, 2)
+    return _new_keys(key, jnp.arange(math.prod(shape), dtype=jnp.uint32), _SPLIT).reshape(*shape, 4)
 
 
 def _fold_in(key: Array, data: Any) -> Array:
-    a, b, _, _ = _words(key, 1, _FOLD, jnp.asarray(data, jnp.uint32))
-    return jnp.stack([a[0], b[0]])
+    return _new_keys(key, jnp.asarray(data, jnp.uint32), _FOLD)
 
 
 def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     count = math.prod(shape)
     words = count if bit_width <= 32 else 2 * count
-    block = _words(key, -(-words // 4), _BITS)
-    flat = jnp.concatenate(block)[:words]
+    block = _words(key, jnp.arange(-(-words // 4), dtype=jnp.uint32), _BITS)
+    flat = jnp.stack(block, axis=-1).reshape(-1)[:words]
     if bit_width == 64:
         halves = flat.reshape(2, count).astype(jnp.uint64)
         flat = (halves[0] << jnp.uint64(32)) | halves[1]
@@ -77,15 +80,25 @@ def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     return flat.reshape(shape)
 
 
+NAME = "recollect_philox4x32"
+"""Recorded with every run: results are those of this generator."""
+
 IMPL = jax.extend.random.define_prng_impl(
-    key_shape=(2,),
+    key_shape=(4,),
     seed=_seed,
     split=_split,
     random_bits=_random_bits,
     fold_in=_fold_in,
-    name="recollect_philox4x32",
+    name=NAME,
     tag="rph",
 )
 
 key = functools.partial(jax.random.key, impl=IMPL)
 """A key of this type from a whole number, as ``jax.random.key``."""
+
+
+def at(key: Array, step: Array, purpose: int) -> Array:
+    """The key of one purpose at one step, from a key that is at place 0; each pair (step, purpose) gives another."""
+    words = jax.random.key_data(key)
+    place = jnp.stack([jnp.asarray(step).astype(jnp.uint32), jnp.asarray(purpose, jnp.uint32)])
+    return jax.random.wrap_key_data(jnp.concatenate([words[:2], place]), impl=IMPL)

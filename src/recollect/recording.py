@@ -31,14 +31,22 @@ def free_folder(stem: str) -> Path:
 
 
 class Recorder:
-    """A run folder that a learner writes to."""
+    """A run folder that a learner writes to, locked while it learns."""
 
     def __init__(self, path: Path, config: dict[str, Any]):
-        self.folder = RunFolder(path, config)
         self.path = path
+        self._folder: RunFolder | None = RunFolder(path, config)
         self._tensorboard: Any = None
         with open(path / "metrics.csv", "w", encoding="utf-8", newline="") as out:
             csv.writer(out).writerow(COLUMNS)
+
+    @property
+    def folder(self) -> RunFolder:
+        """The folder, held by this process."""
+        if self._folder is None:
+            self._folder = RunFolder.reopen(self.path)
+            self._folder.set_status("running")
+        return self._folder
 
     def use_tensorboard(self) -> None:
         """Write for TensorBoard as well, under ``tensorboard/``."""
@@ -63,5 +71,8 @@ class Recorder:
     def finish(self, status: str, **details: Any) -> None:
         """Say how it ended."""
         self.folder.set_status(status, **details)
+        self.folder.log(status, **details)
+        self.folder.close()
+        self._folder = None
         if self._tensorboard is not None:
             self._tensorboard.flush()

@@ -7,8 +7,10 @@ many records one compiled call makes. A run's randomness comes from its own key 
 
 import dataclasses
 import functools
+import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from recollect import learning, prng
+from recollect import learning, prng, trees
 from recollect.agents.base import Agent
 from recollect.envs.base import Environment
 from recollect.errors import RecollectError
@@ -31,7 +33,7 @@ class Run(NamedTuple):
     agent: Any
     env: Any
     steps: Array  # taken while episodes were still wanted
-    faults: Array  # of them, how many had a reward or observation that is not finite
+    faults: Array  # 0, or the first step with a reward or observation that is not finite; minus it for an update
     episode: Array  # finished so far
     score: Array  # return of the episode under way
     length: Array  # steps of the episode under way
@@ -76,6 +78,7 @@ class Progress(NamedTuple):
     episodes: np.ndarray  # [seed]
     new_bins: list[dict]  # bins that were completed by this call, one entry a seed and bin
     recent_return: float  # mean over seeds of the last complete bin
+    snapshot: Callable[[], dict[str, np.ndarray]] = dict  # all that is needed to go on; call it before the next report
 
 
 def start_run(agent: Agent, env: Environment, seed: Array, bins: int) -> Run:
@@ -86,34 +89,36 @@ def start_run(agent: Agent, env: Environment, seed: Array, bins: int) -> Run:
     env_state, observation = env.reset(key_reset)
     agent_state, _ = agent.begin(agent_state, observation, key_begin)
     zero, nil = jnp.zeros((), jnp.int32), jnp.zeros(())
-    return Run(key_loop, agent_state, env_state, zero, zero, zero, nil, zero, jnp.zeros((bins, 3)))
+    faults = jnp.where(learning.all_finite(observation), 0, 1).astype(jnp.int32)
+    return Run(key_loop, agent_state, env_state, zero, faults, zero, nil, zero, jnp.zeros((bins, 3)))
 
 
 def step_run(
     agent: Agent, env: Environment, run: Run, episodes: Array, bin_size: Array, cap: Array, max_steps: Array
 ) -> Run:
     """One time step of one run; one that has its episodes or steps goes on without learning or being measured."""
-    keys = jax.random.split(jax.random.fold_in(run.key, run.steps), 4)
-    key_env, key_reset, key_learn, key_begin = keys[0], keys[1], keys[2], keys[3]
+    key_env, key_reset, key_learn, key_begin = (prng.at(run.key, run.steps, purpose) for purpose in range(4))
     env_state, timestep = env.step(run.env, run.agent.decision.action, key_env)
     score, length = run.score + timestep.reward, run.length + 1
     timestep = timestep._replace(truncated=timestep.truncated | ((length >= cap) & ~timestep.terminated))
     done = timestep.terminated | timestep.truncated
     active = (run.episode < episodes) & (run.steps < max_steps)
-    agent_state = agent.learn(run.agent, timestep, key_learn, active)
+    agent_state, sound = agent.update(run.agent, timestep, key_learn, active)
     fresh_state, fresh_observation = env.reset(key_reset)
     env_state = jax.tree.map(lambda fresh, old: jnp.where(done, fresh, old), fresh_state, env_state)
     observation = jnp.where(done, fresh_observation, timestep.observation)
     agent_state, _ = agent.begin(agent_state, observation, key_begin)
     counted = done & active
     bin_ = jnp.minimum(run.episode // bin_size, run.sums.shape[0] - 1)
+    given = learning.all_finite((timestep.reward, timestep.observation, observation))
+    fault = jnp.where(given, jnp.where(sound, 0, -1), 1) * (run.steps + 1)
     entry = jnp.where(counted, jnp.stack([score, length.astype(score.dtype), jnp.ones_like(score)]), 0.0)
     return Run(
         key=run.key,
         agent=agent_state,
         env=env_state,
         steps=run.steps + active.astype(jnp.int32),
-        faults=run.faults + (active & ~learning.all_finite(timestep[:2])).astype(jnp.int32),
+        faults=jnp.where(active & (run.faults == 0), fault, run.faults),
         episode=run.episode + counted.astype(jnp.int32),
         score=jnp.where(done, 0.0, score),
         length=jnp.where(done, 0, length),
@@ -178,13 +183,36 @@ def _check(seeds: Sequence[int], episodes: int, bins: int | None, **at_least_1: 
         raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
 
 
-def _refuse_faults(seeds: Sequence[int], faults: np.ndarray) -> None:
+def _refuse_faults(env: Environment, seeds: Sequence[int], faults: np.ndarray) -> None:
     if faults.any():
-        at = int(np.argmax(faults > 0))
+        at = int(np.argmax(faults != 0))
+        what = "the environment gave a reward or an observation that is" if faults[at] > 0 else "the update was"
         raise RecollectError(
-            f"seed {seeds[at]}: the environment gave a reward or an observation that is not finite, "
-            f"{int(faults[at])} times; nothing was learned from those steps"
+            f"seed {seeds[at]}: {what} not finite at step {abs(int(faults[at])):,} of {env!r}; "
+            "nothing was learned from that step"
         )
+
+
+def _refuse_too_large(needed: int, runs: int) -> None:
+    """Refuse what cannot fit, by its bytes, before any of them is asked for."""
+    stats = jax.devices()[0].memory_stats() or {}
+    there = stats.get("bytes_limit")
+    if there is None and hasattr(os, "sysconf"):
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if there is not None and needed > there:
+        raise ValueError(
+            f"{runs} runs need {needed:,} bytes of state, this machine has {there:,}: "
+            "take a smaller memory_size, or fewer seeds at once"
+        )
+
+
+def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[str, Any]:
+    """The form of what ``Progress.snapshot`` returns, found without computing or compiling anything."""
+    agents = jax.eval_shape(lambda: _broadcast(agent, seeds))
+    runs = jax.eval_shape(lambda a, s: _start(a, env, s, bins), agents, jax.ShapeDtypeStruct((seeds,), jnp.uint32))
+    record = jax.eval_shape(jax.vmap(lambda a, r: read_record(a, env, r)), agents, runs)
+    collected = _Collected(seeds, bins, 1, record.query_vectors.shape[1:]).arrays()
+    return {"runs": runs, "collected": collected, "taken": np.int64(0)}
 
 
 def train_iter(
@@ -197,8 +225,13 @@ def train_iter(
     max_episode_length: int | None = None,
     bins: int | None = None,
     records_per_call: int = 20,
+    state: Mapping[str, np.ndarray] | None = None,
 ) -> Iterator[Progress | Result]:
-    """Train, reporting after every compiled call; the last thing yielded is the ``Result``. Arguments as ``train``."""
+    """Train, reporting after every compiled call; the last thing yielded is the ``Result``. Arguments as ``train``.
+
+    ``state``: what ``Progress.snapshot`` returned, to go on from there bit for bit. One that is of another agent,
+    environment or number of seeds or bins is a ``FileError``, before anything is compiled.
+    """
     seeds = tuple(operator.index(s) for s in seeds)
     lengths = {"max_steps": max_steps, "max_episode_length": max_episode_length, "records_per_call": records_per_call}
     _check(seeds, episodes, bins, **lengths)
@@ -208,18 +241,31 @@ def train_iter(
     endless = 2**31 - 1
     numbers = (episodes, bin_size, max_episode_length or endless, max_steps or endless)
     limits = tuple(jnp.int32(x) for x in numbers)
-    collected = _Collected(len(seeds), bins, bin_size)
-    runs = _start(agents, env, jnp.array(seeds, jnp.uint32), bins)
-    taken = 0
-    while True:
+    like = state_like(agent, env, len(seeds), bins)
+    _refuse_too_large(sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values()), len(seeds))
+    collected = _Collected(len(seeds), bins, bin_size, like["collected"]["query_vectors"].shape[2:])
+    if state is None:
+        runs, taken = _start(agents, env, jnp.array(seeds, jnp.uint32), bins), 0
+        _refuse_faults(env, seeds, np.asarray(runs.faults))
+    else:
+        saved = trees.restore(state, like)
+        collected.restore(saved["collected"])
+        runs, taken = jax.tree.map(jnp.array, saved["runs"]), int(saved["taken"])
+
+    def over(done: np.ndarray) -> bool:
+        return bool((done >= episodes).all()) or (max_steps is not None and taken >= max_steps)
+
+    def snapshot() -> dict[str, np.ndarray]:
+        return trees.flatten({"runs": runs, "collected": collected.arrays(), "taken": np.int64(taken)})
+
+    while not over(np.asarray(runs.episode)):
         runs, records = _advance(agents, env, runs, limits, records=records_per_call)
         taken += records_per_call * RECORD
-        _refuse_faults(seeds, np.asarray(runs.faults))
+        _refuse_faults(env, seeds, np.asarray(runs.faults))
         new_bins = collected.add(seeds, jax.device_get(records), np.asarray(runs.sums))
         done = np.asarray(runs.episode)
-        yield Progress(taken, int(np.sum(np.asarray(runs.steps))), done, new_bins, collected.recent_return())
-        if (done >= episodes).all() or (max_steps is not None and taken >= max_steps):
-            break
+        total = int(np.sum(np.asarray(runs.steps)))
+        yield Progress(taken, total, done, new_bins, collected.recent_return(), snapshot)
     yield collected.result(seeds, runs, episodes)
 
 
@@ -276,18 +322,26 @@ def default_bins(episodes: int) -> int:
 class _Collected:
     """Metrics by bin, put together from the records as they come."""
 
-    def __init__(self, runs: int, bins: int, bin_size: int):
+    def __init__(self, runs: int, bins: int, bin_size: int, queries: tuple[int, ...]):
         self.bins, self.bin_size = bins, bin_size
-        self.complete = np.zeros(runs, int)
+        self.complete = np.zeros(runs, np.int64)
         self.returns = np.full((runs, bins), np.nan)
         self.lengths = np.full((runs, bins), np.nan)
         self.write_weights = np.full((runs, bins, 2), np.nan)
-        self.query_vectors: np.ndarray | None = None
+        self.query_vectors = np.full((runs, bins, *queries), np.nan)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint holds of this."""
+        names = ("complete", "returns", "lengths", "write_weights", "query_vectors")
+        return {name: getattr(self, name) for name in names}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take over what a checkpoint held."""
+        for name, array in arrays.items():
+            setattr(self, name, array.copy())
 
     def add(self, seeds: Sequence[int], records: Record, sums: np.ndarray) -> list[dict]:
         """Take in what one call measured; returns the bins it completed."""
-        if self.query_vectors is None:
-            self.query_vectors = np.full((*self.returns.shape, *records.query_vectors.shape[2:]), np.nan)
         new = []
         for run, seed in enumerate(seeds):
             for b in range(self.complete[run], min(int(records.episode[run, -1]) // self.bin_size, self.bins)):
@@ -316,7 +370,6 @@ class _Collected:
 
     def result(self, seeds: Sequence[int], runs: Run, episodes: int) -> Result:
         """Everything, as arrays."""
-        assert self.query_vectors is not None
         return Result(
             seeds=tuple(seeds),
             episodes=self.bin_size * np.arange(1, self.bins + 1),

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect import cli
+from recollect import RecollectError, cli
 from recollect.experiments import reproduce
 from recollect.experiments.reproduce import Standing, make_plan
 from recollect.runs import read
-from recollect.training import Progress
+from recollect.training import Progress, Result
 
-FILES = ["config.json", "figure.png", "figure.svg", "metrics.jsonl", "status.json", "verdict.json", "verdict.md"]
+FILES = ["checkpoints", "config.json", "figure.png", "figure.svg", "log.jsonl", "metrics.jsonl", "status.json"]
+FILES += ["verdict.json", "verdict.md"]
 
 
 def read_json(path):
@@ -108,7 +109,7 @@ def test_seeds_that_do_not_finish_are_reported(finished, tmp_path, capsys):
     ],
 )
 def test_refused_before_anything_is_made(arguments, message, tmp_path, monkeypatch, capsys):
-    def never(plan, job, group):
+    def never(plan, job, group, state):
         raise AssertionError("training began")
 
     (tmp_path / "file").write_text("")
@@ -132,23 +133,25 @@ def test_pictures_that_cannot_be_drawn_are_refused_first(tmp_path, monkeypatch, 
     assert "pip install 'recollect[plots]'" in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
+def result(seeds):
+    n = len(seeds)
+    nothing = np.full((n, 1, 1), np.nan)
+    return Result(tuple(seeds), np.ones(1), *[nothing] * 4, np.full(n, 9), np.full(n, True), None)
+
+
 def report(steps, episodes, new_bins=()):
     return Progress(steps, steps, np.array(episodes), list(new_bins), 0.5)
 
 
-def test_a_failure_ends_all(tmp_path, monkeypatch, capsys):
-    """One thread fails: the other stops, the folder says so, the command says so in one line."""
-    others_stopped = threading.Event()
+def test_one_failed_group_is_recorded_and_the_rest_go_on(tmp_path, monkeypatch, capsys):
+    """Of three baseline runs one fails: the others and the episodic agent finish, folder and command say which."""
 
-    def begin(plan, job, group):
-        if job.name == "recurrent":
+    def begin(plan, job, group, state):
+        yield report(10, [1])
+        if job.name == "recurrent" and group == 1:
             raise RuntimeError("out of luck\nand more lines")
-        try:
-            while True:
-                yield report(10, [1, 1, 1])
-                time.sleep(0.01)
-        finally:
-            others_stopped.set()
+        yield report(20, [2])
+        yield result(job.groups[group])
 
     monkeypatch.setattr(reproduce, "begin", begin)
     assert cli.main(["reproduce", "fig4", "--out", str(tmp_path / "run")]) == 1
@@ -156,8 +159,28 @@ def test_a_failure_ends_all(tmp_path, monkeypatch, capsys):
     assert last == "recollect: training of the recurrent agent failed: RuntimeError: out of luck"
     status = read_json(tmp_path / "run" / "status.json")
     assert status["status"] == "failed" and status["error"].endswith("RuntimeError: out of luck")
-    assert others_stopped.wait(5)
+    assert list(status["errors"]) == ["recurrent-1"]
+    assert status["agents"]["recurrent"]["finished"] == [True, None, True]
+    assert status["agents"]["episodic"]["finished"] == [True] * 3
     assert not (tmp_path / "run" / "verdict.json").exists()
+    logged = [json.loads(line)["event"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert logged == ["begun", "failed"]
+
+
+def test_one_failed_figure_is_recorded_and_the_rest_go_on(tmp_path, monkeypatch, capsys):
+    def train(plan, path, watch, every):
+        asked.append(path.name)
+        if plan.figure == "fig4":
+            raise RecollectError("out of luck")
+
+    asked = []
+    monkeypatch.setattr(reproduce, "train", train)
+    monkeypatch.setattr(
+        reproduce, "conclude", lambda path: ({"figure": "", "title": "", "preset": "", "rows": [], "note": None}, [])
+    )
+    assert cli.main(["reproduce", "all", "--out", str(tmp_path)]) == 1
+    assert asked == [f"fig{k}-paper" for k in (3, 4, 5, 6)]
+    assert capsys.readouterr().err.splitlines()[-1] == "recollect: out of luck"
 
 
 def test_interrupt(tmp_path, monkeypatch, capsys):
@@ -166,7 +189,7 @@ def test_interrupt(tmp_path, monkeypatch, capsys):
     line["query_vectors"] = [[0.0] * 8]
     metrics = tmp_path / "run" / "metrics.jsonl"
 
-    def begin(plan, job, group):
+    def begin(plan, job, group, state):
         yield report(10, [250, 1, 1], [line])
         while True:
             time.sleep(0.01)
@@ -184,7 +207,7 @@ def test_interrupt(tmp_path, monkeypatch, capsys):
         assert cli.main(["reproduce", "fig4", "--no-baseline", "--out", str(tmp_path / "run")]) == 130
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert capsys.readouterr().err.endswith("recollect: interrupted\n")
+    assert capsys.readouterr().err.endswith("recollect: interrupted; recollect resume goes on with it\n")
     status = read_json(tmp_path / "run" / "status.json")
     assert status["status"] == "interrupted" and status["agents"]["episodic"]["finished"] == [None] * 3
     assert read(tmp_path / "run")[1]["episodic"].returns[0, 0] == 0.5
@@ -193,7 +216,7 @@ def test_interrupt(tmp_path, monkeypatch, capsys):
 
 def test_all_figures_get_a_folder_each(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(reproduce, "train", lambda plan, path, watch: asked.append((plan, path)))
+    monkeypatch.setattr(reproduce, "train", lambda plan, path, watch, every: asked.append((plan, path)))
     monkeypatch.setattr(
         reproduce, "conclude", lambda path: ({"figure": "", "title": "", "preset": "", "rows": [], "note": None}, [])
     )

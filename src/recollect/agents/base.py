@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any, ClassVar, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -64,6 +65,10 @@ class Agent(abc.ABC):
     def watch(self, state: Any, timestep: TimeStep, key: Array) -> Any:
         """Take in what came of the last action without learning from it: the memory goes on, the parameters stay."""
         return self.learn(state, timestep, key, active=False)
+
+    def update(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[Any, Array]:
+        """As ``learn``, and whether the update was finite; one that is not is not made."""
+        return self.learn(state, timestep, key, active), jnp.array(True)
 
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""

@@ -11,18 +11,42 @@ from jax import Array
 from recollect import learning, memory
 from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
-from recollect.networks import ACTIVATIONS, INITIALIZERS, Network, apply_network, init_network
+from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, apply_network, init_network
 from recollect.reservoir import kernel
 
 LARGEST_MEMORY = 2**32  # bytes
 
-MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO, "none": kernel.NOTHING}
+NETWORKS = ("value", "policy", "query", "write")
+
+MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO, "none": kernel.NONE}
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # Nothing the paper does not say. What it leaves open is at the defaults below.
-    "paper": {"learning_rate": 0.005, "discount": 1.0, "entropy": 0.0},
-    # What keeps it from looping: an end that is worth reaching soon, and a policy that stays ready to move.
-    "robust": {"learning_rate": 0.01, "discount": 0.99, "entropy": 0.002},
+    # Nothing the paper does not say; what it leaves open is at its plainest.
+    "paper": {
+        "learning_rate": 0.005,
+        "discount": 1.0,
+        "entropy": 0.0,
+        "surprise": 0.0,
+        "trace_decay": 0.0,
+        "value_rate": 1.0,
+        "query_rate": 1.0,
+        "query_gain": 1.0,
+        "write_gain": 1.0,
+        "credit_cap": math.inf,
+    },
+    # Found by search, see docs/atlas.md; these are the defaults below.
+    "robust": {
+        "learning_rate": 0.02,
+        "discount": 0.99,  # an end that is worth reaching soon: nothing is gained by looping
+        "entropy": 0.0003,
+        "surprise": 0.03,  # the policy stays open where outcomes still surprise, and settles where they do not
+        "trace_decay": 0.3,
+        "value_rate": 2.0,
+        "query_rate": 0.5,
+        "query_gain": 0.1,  # every stored state is recalled alike, and kept alike, until there is a reason
+        "write_gain": 0.3,
+        "credit_cap": 2.0,
+    },
 }
 
 
@@ -49,6 +73,7 @@ class State(NamedTuple):
     """Everything that changes."""
 
     params: Parameters
+    traces: Parameters  # of the gradients of the scores; back to 0 when an episode ends
     memory: kernel.State
     decision: Decision
 
@@ -70,12 +95,18 @@ class EpisodicActorCritic(Agent):
         memory_size: n, the states kept; the reservoir takes 4 n² bytes a run.
         hidden: units in each hidden layer (1 layer for value, query and write, 2 for the policy).
         learning_rate: step size of plain gradient steps.
+        value_rate, policy_rate, query_rate, write_rate: factors on it for each network (τ goes with the query). For V,
+            1 is a step along δ ∇V and 2 the literal gradient of δ²; the paper can be read both ways.
         discount: γ.
         entropy: weight of the policy's entropy in its objective; 0 for none.
+        surprise: weight of that entropy for each unit of |δ|, on top.
+        trace_decay: λ of the eligibility traces that all networks learn through; 0, the paper's choice, for none.
         estimator: who gets write credit: "queried", the recalled state alone (Eq. 10), or "every", all stored states
             (Eq. 9).
-        memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo", "none" (the memoryless
-            control: the same networks, recalling zeros).
+        credit_cap: bound on the quotient of a state's weight now and its weight when it was stored; inf for none.
+        memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo" (the last n), "none".
+        oracle_bit: for comparison: write with weight 1 where this element of the observation is positive and with
+            weight 0 elsewhere, instead of by the write network; None to learn.
         activation: of hidden layers: "tanh", "relu", "sigmoid". The paper does not say.
         initializer: of weights and biases, see ``recollect.networks.INITIALIZERS``. The paper does not say.
         critic_start: "zero" (last layer of V starts at 0) or "random" (like every other layer). The paper does not say.
@@ -83,7 +114,6 @@ class EpisodicActorCritic(Agent):
         value_gain, policy_gain, query_gain, write_gain: factors on the initial weights of each network.
         temperature: "exp" (τ = e^θ) or "softplus" (τ = log(1 + e^θ)). The paper says positive and learnable.
         temperature_start: τ at the start. The paper does not say.
-        value_factor: 1 for steps along δ ∇V, 2 for the literal gradient of δ². The paper can be read both ways.
         empty_read: what is recalled from an empty memory: "zeros" or "current" (S_t itself). The paper does not say.
         partial_read: while the memory fills, recall among the "filled" slots, or among "all" (empty ones hold zeros).
         write: S_t joins the memory "after" the read at t (as the equations have it) or "before" it.
@@ -98,22 +128,29 @@ class EpisodicActorCritic(Agent):
 
     memory_size: int = 3
     hidden: int = 10
-    learning_rate: float = dataclasses.field(default=0.01, metadata=traced())
+    learning_rate: float = dataclasses.field(default=0.02, metadata=traced())
     discount: float = dataclasses.field(default=0.99, metadata=traced())
-    entropy: float = dataclasses.field(default=0.002, metadata=traced())
+    entropy: float = dataclasses.field(default=0.0003, metadata=traced())
+    surprise: float = dataclasses.field(default=0.03, metadata=traced())
+    trace_decay: float = dataclasses.field(default=0.3, metadata=traced())
+    value_rate: float = dataclasses.field(default=2.0, metadata=traced())
+    policy_rate: float = dataclasses.field(default=1.0, metadata=traced())
+    query_rate: float = dataclasses.field(default=0.5, metadata=traced())
+    write_rate: float = dataclasses.field(default=1.0, metadata=traced())
     estimator: str = "queried"
+    credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
     memory: str = "reservoir"
+    oracle_bit: int | None = None
     activation: str = "tanh"
     initializer: str = "normal"
     critic_start: str = "zero"
     bias_rate: float = dataclasses.field(default=1.0, metadata=traced())
     value_gain: float = dataclasses.field(default=1.0, metadata=traced())
     policy_gain: float = dataclasses.field(default=1.0, metadata=traced())
-    query_gain: float = dataclasses.field(default=1.0, metadata=traced())
-    write_gain: float = dataclasses.field(default=1.0, metadata=traced())
+    query_gain: float = dataclasses.field(default=0.1, metadata=traced())
+    write_gain: float = dataclasses.field(default=0.3, metadata=traced())
     temperature: str = "exp"
     temperature_start: float = dataclasses.field(default=1.0, metadata=traced())
-    value_factor: float = dataclasses.field(default=1.0, metadata=traced())
     empty_read: str = "zeros"
     partial_read: str = "filled"
     write: str = "after"
@@ -134,9 +171,18 @@ class EpisodicActorCritic(Agent):
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("entropy", self.entropy, 0.0, 10.0)
+        check_number("surprise", self.surprise, 0.0, 10.0)
+        check_number("trace_decay", self.trace_decay, 0.0, 1.0)
+        check_number("credit_cap", self.credit_cap, 0.0, math.inf, low_open=True)
+        if self.oracle_bit is not None and (type(self.oracle_bit) is not int or self.oracle_bit < 0):
+            raise ValueError(
+                f"oracle_bit={self.oracle_bit!r} must be None or the place of an element of the observation"
+            )
         check_number("temperature_start", self.temperature_start, 0.0, math.inf, low_open=True)
-        for name in ("bias_rate", "value_gain", "policy_gain", "query_gain", "write_gain", "value_factor"):
-            check_number(name, getattr(self, name), 0.0, math.inf)
+        for name in NETWORKS:
+            check_number(f"{name}_gain", getattr(self, f"{name}_gain"), 0.0, math.inf)
+            check_number(f"{name}_rate", getattr(self, f"{name}_rate"), 0.0, math.inf)
+        check_number("bias_rate", self.bias_rate, 0.0, math.inf)
         check_number("terminal_value", self.terminal_value, -math.inf, math.inf)
         check_number("log_weight_floor", self.log_weight_floor, -math.inf, 0.0)
         check_choice("estimator", self.estimator, ("queried", "every"))
@@ -206,11 +252,16 @@ class EpisodicActorCritic(Agent):
         observation = jnp.zeros(s)
         stored = MEMORIES[self.memory].init(self.memory_size, observation)
         zero = jnp.zeros((), jnp.int32)
+        params = Parameters(**networks, temperature=theta)
+        traces = jax.tree.map(jnp.zeros_like, params)
         decision = Decision(observation, observation, zero, self.actions.nothing())
-        return State(Parameters(**networks, temperature=theta), stored, decision)
+        return State(params, traces, stored, decision)
 
     def _write(self, state: State, s: Array, key: Array) -> kernel.State:
-        log_w = jnp.maximum(self.log_write_weight(state.params, s), self.log_weight_floor)
+        if self.oracle_bit is None:
+            log_w = jnp.maximum(self.log_write_weight(state.params, s), self.log_weight_floor)
+        else:
+            log_w = jnp.where(s[self.oracle_bit] > 0, 0.0, -jnp.inf)
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
         log_w = jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
         return MEMORIES[self.memory].add(state.memory, s, log_w, key)
@@ -220,15 +271,15 @@ class EpisodicActorCritic(Agent):
 
         Paper: Eq. (1)
         """
-        key_read, key_act, key_write = jax.random.split(key, 3)
+        u = jax.random.uniform(key, (1 + self.actions.draws,))
         if self.write == "before":
-            state = state._replace(memory=self._write(state, observation, key_write))
+            state = state._replace(memory=self._write(state, observation, jax.random.fold_in(key, 0)))
         logits = self._query_logits(state.params, observation, state.memory)
-        slot, recalled = memory.recall(logits, state.memory.items, key_read)
+        slot, recalled = memory.recall(logits, state.memory.items, u[0])
         if self.empty_read == "current":
             recalled = jnp.where(state.memory.count > 0, recalled, observation)
         action_logits = self.policy_logits(state.params, observation, recalled)
-        action = self.actions.draw(action_logits, jax.random.uniform(key_act, (self.actions.draws,)))
+        action = self.actions.draw(action_logits, u[1:])
         return state._replace(decision=Decision(observation, recalled, slot, action)), action
 
     def scores(self, params: Parameters, decision: Decision, stored: kernel.State) -> tuple[Array, Array]:
@@ -251,39 +302,53 @@ class EpisodicActorCritic(Agent):
             log_w = jax.vmap(self.log_write_weight, (None, 0))(params, stored.items)
             given, counts = stored.log_weights, stored.filled
         # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
-        credit = jnp.sum(jnp.where(counts, memory.credit(log_w, jnp.where(counts, given, log_w)), 0.0))
-        score = self.value_factor * self.value(params, s) + log_pi + log_q + credit
-        return score, self.actions.entropy(logits)
+        quotients = memory.credit(log_w, jnp.where(counts, given, log_w), self.credit_cap)
+        credit = jnp.sum(jnp.where(counts, quotients, 0.0)) if self.oracle_bit is None else 0.0
+        return self.value(params, s) + log_pi + log_q + credit, self.actions.entropy(logits)
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
 
-        An update that is not finite is not made.
+        An update that is not finite is not made, and what would have been added to the traces is left out.
 
         Paper: section 3, the TD error δ_t and the losses of the three networks
         """
-        params, stored, decision = state
+        return self.update(state, timestep, key, active)[0]
+
+    def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
+        """As ``learn``, and whether the update was finite."""
+        params, traces, stored, decision = state
+        over = jnp.logical_or(timestep.terminated, timestep.truncated)
         v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, timestep.observation))
         delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, decision.observation))
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
-        (direction,) = pull((delta, jnp.asarray(self.entropy, delta.dtype)))
-        sound = jnp.logical_and(learning.all_finite(direction), active)
-        rate = jnp.where(sound, self.learning_rate, 0.0)
-        params = self._move(params, direction, rate, sound)
+        one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
+        (gradient,), (ready,) = pull((one, none)), pull((none, one))
+        decay = jnp.asarray(self.discount * self.trace_decay, delta.dtype)
+        longer = jax.tree.map(lambda z, g: learning.trace(z, g, decay), traces, gradient)
+        openness = self.entropy + self.surprise * jnp.abs(delta)
+        moved = self._move(params, jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready))
+        # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
+        sound = learning.all_finite(moved)
+        learnt = jnp.logical_and(sound, active)
+        params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
+        traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(learnt, new, old)), longer, traces)
         if self.write == "after":
             stored = self._write(state, decision.observation, key)
         if self.reset_memory:
-            stored = kernel.clear(stored, jnp.logical_or(timestep.terminated, timestep.truncated))
-        return State(params, stored, decision)
+            stored = kernel.clear(stored, over)
+        return State(params, traces, stored, decision), sound
 
-    def _move(self, params: Parameters, direction: Parameters, rate: Array, sound: Array) -> Parameters:
-        def layer(p, d):
-            weight = p.weight + rate * jnp.where(sound, d.weight, 0.0)
-            return type(p)(weight, p.bias + rate * self.bias_rate * jnp.where(sound, d.bias, 0.0))
+    def _move(self, params: Parameters, direction: Parameters) -> Parameters:
+        def moved(p, d, rate):
+            return p + self.learning_rate * rate * d
 
-        networks = {
-            name: tuple(layer(p, d) for p, d in zip(getattr(params, name), getattr(direction, name), strict=True))
-            for name in ("value", "policy", "query", "write")
-        }
-        theta = params.temperature + rate * jnp.where(sound, direction.temperature, 0.0)
-        return Parameters(**networks, temperature=theta)
+        def network(name):
+            rate = getattr(self, f"{name}_rate")
+            pairs = zip(getattr(params, name), getattr(direction, name), strict=True)
+            return tuple(
+                Layer(moved(p.weight, d.weight, rate), moved(p.bias, d.bias, rate * self.bias_rate)) for p, d in pairs
+            )
+
+        theta = moved(params.temperature, direction.temperature, self.query_rate)
+        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta)

@@ -160,6 +160,10 @@ class RecurrentActorCritic(Agent):
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One RMSProp step along the gradient of this step's losses through the whole episode."""
+        return self.update(state, timestep, key, active)[0]
+
+    def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
+        """As ``learn``, and whether the update was finite; one that is not is not made."""
         del key
         params, optimizer, past, unrolled, decision = state
         s, action = decision
@@ -174,16 +178,16 @@ class RecurrentActorCritic(Agent):
         _, pull = jax.vjp(scores, params.value, params.policy, unrolled.h)
         d_value, d_policy, d_h = pull((delta, jnp.asarray(self.entropy, delta.dtype)))
         direction = Parameters(d_value, d_policy, backpropagate(params.gru, past, unrolled, d_h))
-        sound = jnp.logical_and(learning.all_finite(direction), active)
-        direction = jax.tree.map(lambda d: jnp.where(sound, d, 0.0), direction)
-        scaled, moved = self._rms().update(direction, optimizer)
-        rate = jnp.where(sound, self.learning_rate, 0.0)
-        params = jax.tree.map(lambda p, d: p + rate * d, params, scaled)
-        optimizer = jax.tree.map(lambda new, old: jnp.where(sound, new, old), moved, optimizer)
+        scaled, squares = self._rms().update(direction, optimizer)
+        moved = jax.tree.map(lambda p, d: p + self.learning_rate * d, params, scaled), squares
+        sound = learning.all_finite(moved)
+        params, optimizer = jax.tree.map(
+            lambda new, old: jnp.where(jnp.logical_and(sound, active), new, old), moved, (params, optimizer)
+        )
         # A run that only waits for others forgets at once: its episodes would cost the others their time.
         over = timestep.terminated | timestep.truncated | jnp.logical_not(active)
         past = past._replace(length=jnp.where(over, 0, past.length), before=jnp.where(over, 0.0, past.before))
-        return State(params, optimizer, past, unrolled, decision)
+        return State(params, optimizer, past, unrolled, decision), sound
 
     def watch(self, state: State, timestep: TimeStep, key: Array) -> State:
         """The past ends with the episode; what was seen is in it already."""

@@ -4,23 +4,22 @@ import contextlib
 import dataclasses
 import functools
 import math
-import os
 import queue
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from recollect import compiled, plots, runs
+from recollect import checkpoints, compiled, plots, runs, training, trees
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.errors import RecollectError
-from recollect.experiments import verdict
+from recollect.errors import FileError, RecollectError
+from recollect.experiments import crew, verdict
 from recollect.experiments.paper import FIGURES, Experiment, baseline
+from recollect.interrupts import Interrupted, Interrupts
 from recollect.training import Progress, Result, train_iter
 
 MAX_STEPS = 4.0
@@ -28,8 +27,6 @@ MAX_STEPS = 4.0
 
 BASELINE_MAX_STEPS = 4.0
 """The same for the recurrent baseline, whatever is asked for the episodic learner: what it was tuned under."""
-
-PATIENCE = 15.0  # seconds that threads get to end after a failure or an interrupt
 
 MOST_STEPS = 2**31 - 2**20  # step numbers are 32-bit, and a run is ended only after a whole compiled call
 
@@ -121,6 +118,7 @@ class Plan:
         return {
             "figure": self.figure,
             "preset": self.preset,
+            "plan": dataclasses.asdict(self),
             "experiment": self.experiment._asdict(),
             "environment": {
                 "class": type(env).__name__,
@@ -184,6 +182,11 @@ class Standing:
         if math.isnan(self._first[0]):
             self._first = self._newest
 
+    def finish(self, group: int, result: Result) -> None:
+        """Take in what came of a group."""
+        self.results[group], self.shares[group] = result, 1.0
+        self.episodes[group] = np.where(result.finished, self.wanted, self.episodes[group])
+
     @property
     def share(self) -> float:
         """Share of the work done."""
@@ -212,106 +215,158 @@ class Standing:
 
 
 Watcher = Callable[[dict[str, Standing]], None]
+States = Mapping[str, Mapping[str, np.ndarray]]
+
+EVERY = 60.0
+"""Seconds between two checkpoints of a group."""
 
 
-def train(plan: Plan, path: Path, watch: Watcher = lambda standings: None) -> None:
-    """Train all agents of the plan at once and write the run folder, metrics as they come."""
-    folder = runs.RunFolder(path, plan.config())
+def group_name(job: Job, group: int) -> str:
+    """The name of a group's checkpoints."""
+    return f"{job.name}-{group}"
+
+
+def train(plan: Plan, path: Path, watch: Watcher = lambda standings: None, every: float = EVERY) -> None:
+    """Train all agents of the plan at once and write the run folder, metrics and checkpoints as they come."""
+    config = {**plan.config(), "checkpoints": {"every": every, "keep": checkpoints.KEEP}}
+    with runs.RunFolder(path, config) as folder:
+        _train(plan, folder, {}, watch, every)
+
+
+def resume(
+    path: Path,
+    watch: Watcher = lambda standings: None,
+    *,
+    plan: Plan | None = None,
+    fallback: bool = False,
+    allow_inexact: bool = False,
+    break_lock: bool = False,
+    every: float | None = None,
+) -> Plan:
+    """Go on with a run from its newest checkpoints, bit for bit; what cannot be is refused before anything changes.
+
+    Args:
+        path: the run folder.
+        watch: called with the standings.
+        plan: what is asked for, if it should be compared; default: whatever the folder says.
+        fallback: where the newest checkpoint is damaged, go back to the one before it, and log that.
+        allow_inexact: go on under other versions than before, and mark the run.
+        break_lock: take over a lock whose holder may live elsewhere.
+        every: seconds between checkpoints; default: as before.
+    """
+    with runs.RunFolder.reopen(path, break_lock=break_lock) as folder:
+        known = plan_of(path, folder.config)
+        asked = known if plan is None else plan
+        unlike = ("command", "versions", *runs.MAY_CHANGE)
+        runs.refuse_changes(folder.config, asked.config(), str(path), unlike)
+        every = every or _every_of(path, folder.config)
+        found = {}
+        for job in asked.jobs:
+            for group in range(len(job.groups)):
+                name = group_name(job, group)
+                like = trees.shapes(state_like(asked, job, group))
+                if (checkpoint := folder.load(name, like, fallback=fallback)) is not None:
+                    found[name] = checkpoint
+        for checkpoint in found.values():
+            now = {name: value for name, value in folder.config.items() if name != "versions"}
+            runs.refuse_changes(checkpoint.meta.get("config"), now, str(path))
+        inexact = folder.refuse_other_versions(list(found.values()), allow_inexact)
+        folder.cut_metrics(found)
+        if folder.lock.predecessor:
+            folder.log("took over the lock", of=folder.lock.predecessor)
+        for name, checkpoint in found.items():
+            for reason in checkpoint.passed_over:
+                folder.log("went back a checkpoint", group=name, to=checkpoint.path.name, reason=reason)
+        if inexact:
+            folder.log("goes on under other versions, not bit for bit", differences=inexact)
+        numbers = {name: checkpoint.path.name for name, checkpoint in found.items()}
+        folder.log("resumed", command=runs.command_line(), checkpoints=numbers)
+        _train(asked, folder, {name: checkpoint.arrays for name, checkpoint in found.items()}, watch, every)
+    return asked
+
+
+def plan_of(path: Path, config: dict[str, Any]) -> Plan:
+    """The plan of a run folder, from its config."""
+    try:
+        return Plan(**config["plan"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise FileError(f"{path / 'config.json'} holds no plan that can be resumed: {_one_line(error)}") from error
+
+
+def _every_of(path: Path, config: dict[str, Any]) -> float:
+    found = config.get("checkpoints")
+    every = found.get("every") if isinstance(found, dict) else None
+    if not isinstance(every, (int, float)) or not every > 0:
+        raise FileError(f"{path / 'config.json'}: checkpoints.every is {every!r} and should be a number of seconds")
+    return every
+
+
+def _train(plan: Plan, folder: runs.RunFolder, states: States, watch: Watcher, every: float) -> None:
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
-    start = time.monotonic()
+    start, before, errors = time.monotonic(), folder.wall_seconds(), {}
+    groups, tasks = {}, []
+    for job in plan.jobs:
+        for group in range(len(job.groups)):
+            name = group_name(job, group)
+            groups[name] = job, group
+            tasks.append(crew.Task(name, job.name, functools.partial(begin, plan, job, group, states.get(name))))
 
     def set_status(status: str, **details: Any) -> None:
         agents = {name: standing.details() for name, standing in standings.items()}
-        folder.set_status(status, **details, wall_seconds=round(time.monotonic() - start, 1), agents=agents)
+        seconds = round(before + time.monotonic() - start, 1)
+        folder.set_status(status, **details, wall_seconds=seconds, agents=agents)
 
-    try:
-        with contextlib.closing(_reports(plan)) as reports:
-            for name, group, report in reports:
-                if isinstance(report, Result):
-                    standings[name].results[group] = report
-                else:
-                    folder.append(name, report.new_bins)
-                    standings[name].update(group, report)
-                    watch(standings)
-    except KeyboardInterrupt:
-        set_status("interrupted")
-        raise
-    except Exception as error:
-        set_status("failed", error=_one_line(error))
-        raise
+    inbox: crew.Inbox = queue.SimpleQueue()
+    set_status("running")
+    with Interrupts(lambda: inbox.put(None)) as interrupts:
+        try:
+            with contextlib.closing(crew.reports(tasks, inbox, interrupts.asked, every)) as reports:
+                for (name, _, _), content, snapshot in reports:
+                    job, group = groups[name]
+                    if isinstance(content, BaseException):
+                        errors[name] = f"training of the {job.name} agent failed: {_one_line(content)}"
+                        folder.log("failed", group=name, error=errors[name])
+                    elif isinstance(content, Result):
+                        standings[job.name].finish(group, content)
+                    else:
+                        folder.append(job.name, content.new_bins, name)
+                        standings[job.name].update(group, content)
+                        watch(standings)
+                    if snapshot is not None:
+                        folder.save(name, job.name, job.groups[group], snapshot)
+        except BaseException as error:
+            # A status that cannot be written, on a full disk, must not hide why.
+            with contextlib.suppress(RecollectError):
+                set_status("failed", error=_one_line(error))
+            raise
+        if interrupts.asked.is_set() and len(errors) + sum(len(s.results) for s in standings.values()) < len(tasks):
+            folder.log("interrupted")
+            set_status("interrupted", **({"errors": errors} if errors else {}))
+            raise Interrupted
+    if errors:
+        set_status("failed", error="; ".join(errors.values()), errors=errors)
+        raise RecollectError("; ".join(dict.fromkeys(errors.values())))
     set_status("finished")
+    folder.log("finished")
 
 
-def begin(plan: Plan, job: Job, group: int) -> Iterator[Progress | Result]:
-    """Train one group of a job, reporting as it goes."""
-    env, limits = plan.experiment.env, {"max_steps": job.max_steps, "bins": plan.bins}
+def begin(
+    plan: Plan, job: Job, group: int, state: Mapping[str, np.ndarray] | None = None
+) -> Iterator[Progress | Result]:
+    """Train one group of a job from its beginning or from a snapshot, reporting as it goes."""
+    env, seeds = plan.experiment.env, job.groups[group]
     if isinstance(job.agent, RecurrentActorCritic):
-        (seed,) = job.groups[group]
-        return compiled.train_iter(job.agent, env, plan.episodes, seed, **limits)
-    return train_iter(job.agent, env, plan.episodes, job.groups[group], **limits)
+        return compiled.train_iter(
+            job.agent, env, plan.episodes, seeds[0], max_steps=job.max_steps, bins=plan.bins, state=state
+        )
+    return train_iter(job.agent, env, plan.episodes, seeds, max_steps=job.max_steps, bins=plan.bins, state=state)
 
 
-def _reports(plan: Plan) -> Generator[tuple[str, int, Progress | Result]]:
-    """What the threads report, as (agent, group, report), until all are done or one of them fails.
-
-    The threads, one a core (compiled calls hold no lock of Python's), take the groups of all jobs in order. Only the
-    thread that iterates writes files, so that nothing needs a lock. However the iteration ends, the threads are told
-    to stop and waited for, as a compiled call takes about a second and a compilation several; a baseline that loops
-    within one bin of episodes may take longer and is left behind.
-    """
-    inbox: queue.SimpleQueue[tuple[str, int, Progress | Result | BaseException | None]] = queue.SimpleQueue()
-    todo: queue.SimpleQueue[tuple[Job, int]] = queue.SimpleQueue()
-    for job in plan.jobs:
-        for group in range(len(job.groups)):
-            todo.put((job, group))
-    tasks, stop = todo.qsize(), threading.Event()
-    # A loop is compiled at its first call. Threads that came to the same one at once would each compile it.
-    compiling = {job.name: threading.Lock() for job in plan.jobs}
-
-    def train_group(job: Job, group: int) -> None:
-        reports = begin(plan, job, group)
-        with compiling[job.name]:
-            report = None if stop.is_set() else next(reports, None)
-        while report is not None and not stop.is_set():
-            inbox.put((job.name, group, report))
-            report = next(reports, None)
-        inbox.put((job.name, group, None))
-
-    def work() -> None:
-        while not stop.is_set():
-            try:
-                job, group = todo.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                train_group(job, group)
-            except BaseException as error:
-                inbox.put((job.name, group, error))
-                return
-
-    # Daemons, so that the process can end without them, also by a second Ctrl-C while they are waited for.
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(max(2, _cores()), tasks))]
-    try:
-        for thread in threads:
-            thread.start()
-        while tasks:
-            name, group, report = inbox.get()
-            if isinstance(report, BaseException):
-                raise RecollectError(f"training of the {name} agent failed: {_one_line(report)}") from report
-            if report is None:
-                tasks -= 1
-            else:
-                yield name, group, report
-    finally:
-        stop.set()
-        deadline = time.monotonic() + PATIENCE
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
+    """The form of a group's snapshots."""
+    if isinstance(job.agent, RecurrentActorCritic):
+        return compiled.state_like(job.agent, plan.experiment.env, plan.bins)
+    return training.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 
 def _one_line(error: BaseException) -> str:

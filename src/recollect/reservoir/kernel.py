@@ -6,9 +6,9 @@ Four kernels share one `State` and one interface, and differ only in which n ite
   `probabilities` of this module);
 - `UNIFORM`: each n-subset with equal probability;
 - `FIFO`: the last n;
-- `NOTHING`: none, for controls without a memory.
+- `NONE`: nothing, for comparison.
 
-The first three store the weights they were given, and pass over an item of weight 0.
+They store the weights they were given, and pass over an item of weight 0.
 
 >>> import jax, jax.numpy as jnp
 >>> state = init(2, jnp.zeros(()))
@@ -232,6 +232,16 @@ def _add_fifo(state: State, item: Any, log_weight: ArrayLike, key: Array) -> Sta
     return _place(state, item, log_weight, *_probabilities_fifo(state, log_weight), key)[0]
 
 
+def _probabilities_none(state: State, log_weight: ArrayLike) -> tuple[Array, Array]:
+    never = jnp.zeros_like(_usable(state, log_weight))
+    return never, jnp.zeros_like(state.log_weights)
+
+
+def _add_none(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
+    del item, log_weight, key
+    return state
+
+
 def _init_plain(capacity: int, item: Any) -> State:
     n = operator.index(capacity)
     if n < 1:
@@ -255,11 +265,11 @@ def _usable(state: State, log_weight: ArrayLike) -> Array:
 def _place(state: State, item: Any, log_weight: Array, accept: Array, drop: Array, key: Array) -> tuple[State, Array]:
     """Draw whether and where to put the item; slot n, which every write ignores, means not at all."""
     n, count, full = state.capacity, state.count, jnp.all(state.filled)
-    key_accept, key_drop = jax.random.split(key)
-    accepted = _happens(key_accept, accept[None])[0]
+    uniforms = jax.random.uniform(key, (n + 3,), accept.dtype)
+    accepted = _happens(uniforms[:2], accept[None])[0]
     slot = jax.lax.cond(
         accepted & full,
-        lambda: jnp.argmax(jnp.where(_happens(key_drop, drop), state.ranks, 0)).astype(jnp.int32),
+        lambda: jnp.argmax(jnp.where(_happens(uniforms[2:], drop), state.ranks, 0)).astype(jnp.int32),
         lambda: jnp.where(accepted, count, n),
     )
     dropped = jnp.where(accepted & full, state.ranks[slot], n)
@@ -285,15 +295,16 @@ def _write(rows: Array, leaf: ArrayLike, slot: Array) -> Array:
     return rows.at[slot].set(leaf, mode="drop")
 
 
-def _happens(key: Array, probability: Array) -> Array:
-    """[m]: draw independent events whose chances may lie far below the spacing of a uniform number, 2^-23 in float32.
+def _happens(uniforms: Array, probability: Array) -> Array:
+    """[m]: decide independent events whose chances may lie far below the spacing of a uniform number, 2^-23 in float32.
+
+    Takes m + 1 uniform numbers.
 
     An event's own uniform is compared with the leading bits of its chance; only where these tie does a second one
     decide by the bits that follow. Nothing is rounded: chance 1 always happens, chance 0 never. The second uniform
-    is drawn once for all, as any two events tie together only once in 2^46.
+    serves all events, as any two events tie together only once in 2^46.
     """
     spacing = 2.0 ** jnp.finfo(probability.dtype).nmant
-    uniforms = jax.random.uniform(key, (probability.size + 1,), probability.dtype)
     drawn, leading = jnp.floor(uniforms[:-1] * spacing), jnp.floor(probability * spacing)
     return (drawn < leading) | ((drawn == leading) & (uniforms[-1] < probability * spacing - leading))
 
@@ -301,4 +312,4 @@ def _happens(key: Array, probability: Array) -> Array:
 PRODUCT = Kernel(init, probabilities, add)
 UNIFORM = Kernel(_init_plain, _probabilities_uniform, _add_uniform)
 FIFO = Kernel(_init_plain, _probabilities_fifo, _add_fifo)
-NOTHING = Kernel(_init_plain, lambda state, _: (jnp.zeros(()), jnp.zeros(state.capacity)), lambda state, *_: state)
+NONE = Kernel(_init_plain, _probabilities_none, _add_none)

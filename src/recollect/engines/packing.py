@@ -1,0 +1,135 @@
+"""A training run as two flat tables, one of floats and one of integers, a column a run: what compiled loops work on.
+
+Observations of the secret informant are rows of a small table, so states are kept as row numbers.
+"""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from recollect.actions import CATEGORICAL
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.envs.secret_informant import SecretInformant
+
+HYPERPARAMETERS = (
+    "learning_rate",
+    "discount",
+    "trace_decay",
+    "entropy",
+    "value_rate",
+    "policy_rate",
+    "query_rate",
+    "write_rate",
+    "bias_rate",
+    "terminal_value",
+    "log_weight_floor",
+    "surprise",
+    "credit_cap",
+)
+
+
+class Packed(NamedTuple):
+    """Runs as tables; ``sums`` stays [run, bin, 3]."""
+
+    floats: Array  # [F, run]: parameters, traces, log-weights, ratios (high, low, drop), score
+    ints: Array  # [I, run]: items, ranks, seen, decision, environment, key, counters
+    sums: Array
+
+
+def supported(agent: Any, env: Any) -> bool:
+    """Whether the compiled loops know this pair; everything else goes through JAX alone."""
+    return (
+        isinstance(agent, EpisodicActorCritic)
+        and isinstance(env, SecretInformant)
+        and agent.activation == "tanh"
+        and agent.temperature == "exp"
+        and agent.empty_read == "zeros"
+        and agent.partial_read == "filled"
+        and agent.write == "after"
+        and agent.reset_memory
+        and agent.critic_output == "tanh"
+        and agent.actions == CATEGORICAL
+    )
+
+
+def hyperparameters(agents: EpisodicActorCritic) -> Array:
+    """[hyperparameter, run]."""
+    return jnp.stack([jnp.asarray(getattr(agents, name), jnp.float32) for name in HYPERPARAMETERS])
+
+
+def query_and_write_parameters(agent: EpisodicActorCritic, env: SecretInformant) -> int:
+    """How many parameters come from the query network on: query, write, temperature."""
+    s, h = env.observation_size, agent.hidden
+    return (h * s + h + s * h + s) + (h * s + h + h + 1) + 1
+
+
+def _rows(env: SecretInformant, observations: Array) -> Array:
+    matches = jnp.all(jnp.asarray(env.states) == observations[..., None, :], axis=-1)
+    return jnp.argmax(matches, axis=-1).astype(jnp.int32)
+
+
+def _flat(parts: list[Array], runs: int) -> Array:
+    return jnp.concatenate([part.reshape(runs, -1) for part in parts], axis=1).T
+
+
+@functools.partial(jax.jit, static_argnames="env")
+def pack(env: SecretInformant, run: Any) -> Packed:
+    """Runs (with a leading axis) as tables."""
+    agent, world = run.agent, run.env
+    stored, decision = agent.memory, agent.decision
+    law = [stored.law.high, stored.law.low, stored.law.drop] if stored.law else []
+    count = run.steps.shape[0]
+    key = jax.lax.bitcast_convert_type(jax.random.key_data(run.key), jnp.int32)
+    floats = [*jax.tree.leaves((agent.params, agent.traces)), stored.log_weights, *law, run.score]
+    ints = [_rows(env, stored.items), stored.ranks, stored.seen, _rows(env, decision.observation)]
+    ints += [_rows(env, decision.recalled), decision.slot, decision.action, *jax.tree.leaves(world.instance)]
+    ints += [world.position, world.correct.astype(jnp.int32), key, run.steps, run.episode, run.length]
+    return Packed(_flat(floats, count), _flat(ints, count), run.sums)
+
+
+@functools.partial(jax.jit, static_argnames="env")
+def unpack(env: SecretInformant, packed: Packed, like: Any) -> Any:
+    """The tables as runs again; ``like`` gives the structure (and what never changes)."""
+    table = jnp.asarray(env.states)
+
+    def taker(rows: Array):
+        at = 0
+
+        def take(shape: tuple[int, ...]) -> Array:
+            nonlocal at
+            size = math.prod(shape[1:])
+            part = rows[at : at + size].T.reshape(shape)
+            at += size
+            return part
+
+        return take
+
+    agent, world = like.agent, like.env
+    take = taker(packed.floats)
+    params, traces = jax.tree.map(lambda x: take(x.shape), (agent.params, agent.traces))
+    log_weights = take(agent.memory.log_weights.shape)
+    law = jax.tree.map(lambda x: take(x.shape), agent.memory.law)
+    score = take(like.score.shape)
+    take = taker(packed.ints)
+    runs, n = agent.memory.ranks.shape
+    items, ranks, seen = table[take((runs, n))], take((runs, n)), take((runs,))
+    observation, recalled = table[take((runs,))], table[take((runs,))]
+    decision = type(agent.decision)(observation, recalled, take((runs,)), take((runs,)))
+    instance = jax.tree.map(lambda x: take(x.shape), world.instance)
+    env_state = type(world)(instance, take((runs,)), take((runs,)).astype(bool))
+    take((runs, 4))
+    stored = type(agent.memory)(items, log_weights, ranks, seen, law)
+    steps, episode, length = take((runs,)), take((runs,)), take((runs,))
+    return like._replace(
+        agent=type(agent)(params, traces, stored, decision),
+        env=env_state,
+        steps=steps,
+        episode=episode,
+        score=score,
+        length=length,
+        sums=packed.sums,
+    )

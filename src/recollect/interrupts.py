@@ -1,0 +1,45 @@
+"""Ctrl-C and SIGTERM: the first asks for a checkpoint and an orderly end, the second ends the process at once."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+EXIT_INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was asked to end and did, with all of it in a checkpoint."""
+
+
+class Interrupts:
+    """While entered, turns the first signal into ``asked`` being set and ``on_first`` called.
+
+    Signals reach the main thread only: entered in another one, this watches nothing.
+    """
+
+    def __init__(self, on_first: Callable[[], None] = lambda: None):
+        self.asked = threading.Event()
+        self._on_first = on_first
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._receive) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.asked.is_set():
+            # Not by an exception: someone who asks twice is not to wait for threads, files or a compiled call.
+            os.write(2, b"\nrecollect: stopped at once; the newest checkpoint is what there is\n")
+            os._exit(EXIT_INTERRUPTED)
+        self.asked.set()
+        os.write(2, b"\nrecollect: saving a checkpoint; once more to stop at once\n")
+        self._on_first()
