@@ -23,7 +23,8 @@ ROOMS = {
     "networks": set(),
     "learning": set(),
     "actions": {"learning"},
-    "agents": {"reservoir", "memory", "networks", "learning", "actions"},
+    "encoders": set(),
+    "agents": {"reservoir", "memory", "networks", "learning", "actions", "encoders"},
     "envs": set(),
     "training": {"agents", "envs", "learning", "prng", "trees"},
     "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
@@ -42,8 +43,10 @@ ROOMS = {
     "callbacks": set(),
 }
 ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
+ROOMS["tasks"] = set()
+ROOMS["benchmark"] = {"agents", "learner", "statistics", "tasks"}
 ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner"}
-ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "learner"}
+ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "learner"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs", "spaces", "fleet", "player", "learner"},

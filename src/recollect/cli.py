@@ -19,6 +19,8 @@ A tour, from a minute to an afternoon:
                                  an agent with episodic memory in any Gymnasium environment
   recollect evaluate runs/CartPole-v1-episodic-seed0
                                  play the trained agent, without learning
+  recollect benchmark memory --tasks t-maze-10,memory_len-10 --seeds 4
+                                 agents on tasks that ask for memory, from bsuite, popgym and others
   recollect envs                 every environment that can be named here
 
   recollect reproduce fig4 --preset robust
@@ -49,7 +51,7 @@ In Python:
 
 FIGURES = ("fig3", "fig4", "fig5", "fig6")
 PRESETS = ("paper", "robust")
-AGENTS = ("episodic", "gru", "gru-truncated", "fifo", "uniform", "none")
+AGENTS = ("episodic", "fifo", "uniform", "none", "gru", "gru-truncated", "gru-rtrl")
 
 
 def _progress(text: str) -> None:
@@ -418,6 +420,54 @@ def _envs(args: argparse.Namespace) -> None:
             print(f"{env_id:50s} {package}")
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _benchmark(args: argparse.Namespace) -> None:
+    from recollect import benchmark
+    from recollect.provenance import plain
+    from recollect.tasks import AGENTS as OPTIONS
+    from recollect.tasks import DEFAULT
+
+    _check_out(args)
+    tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
+    benchmark.check(tasks, agents)
+
+    def show(row: dict) -> None:
+        text = f"{row['task']} {row['agent']} seed {row['seed']}: return {row['final']:.3f}, {row['seconds']:.0f} s"
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show)
+    lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
+    _print_table(
+        ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],
+        [
+            [
+                line["task"],
+                line["agent"],
+                f"{line['return']:.3f}",
+                f"{line['interval'][0]:.3f} to {line['interval'][1]:.3f}",
+                f"{line['solved']} of {line['seeds']}",
+                "-" if line["median_steps"] == float("inf") else f"{line['median_steps']:,}",
+                f"{line['random']:.2f}",
+                f"{line['optimal']:.2f}",
+            ]
+            for line in lines
+        ],
+    )
+    for agent, found in together.items():
+        print(
+            f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to optimal, all tasks"
+        )
+    if args.out is not None:
+        from recollect.plots import draw_benchmark
+
+        report = {"scale": args.scale, "options": {a: OPTIONS[a] for a in agents}, "table": lines, "rows": rows}
+        _write_report(args, plain(report))
+        print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
+
+
 def _bench_host(args: argparse.Namespace) -> None:
     from recollect.bench import host
 
@@ -624,6 +674,16 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("verify", help="check every file and checkpoint of a run against its sums")
     check.add_argument("folder", type=Path, metavar="RUN")
     check.set_defaults(run=_verify)
+
+    compare = commands.add_parser("benchmark", help="agents on tasks that ask for memory")
+    suites = compare.add_subparsers(metavar="SUITE", required=True)
+    suite = suites.add_parser("memory", help="bsuite, popgym, MiniGrid, secret informant, T-maze")
+    suite.add_argument("--tasks", type=_names, help="comma-separated (default: a dozen of them)")
+    suite.add_argument("--agents", type=_names, help="comma-separated (default: episodic,none,gru)")
+    suite.add_argument("--seeds", type=_count, default=10, help="of each pair (default: 10)")
+    suite.add_argument("--scale", type=_multiple, default=1.0, help="factor on every task's steps (default: 1)")
+    suite.add_argument("--out", type=Path, help="JSON file for the results; a picture is put beside it")
+    suite.set_defaults(run=_benchmark)
 
     plot = commands.add_parser("plot", help="draw a run again from its folder")
     plot.add_argument("folder", type=Path, metavar="DIR")

@@ -183,3 +183,40 @@ def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int 
     figure.savefig(path, dpi=120)
     plt.close(figure)
     return path
+
+
+def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Learning curves of a benchmark, a panel a task: the median seed, and the middle half of them."""
+    plt = _pyplot()
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    agents = list(dict.fromkeys(row["agent"] for row in rows))
+    colours = dict(zip(agents, (MAGENTA, GREY, AQUA, COPPER, VIOLET, LIME, GOLD, CORN), strict=False))
+    columns = min(3, len(tasks))
+    figure, axes = plt.subplots(
+        -(-len(tasks) // columns),
+        columns,
+        figsize=(4.4 * columns, 3.4 * -(-len(tasks) // columns)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax, task in zip(np.ravel(axes), tasks, strict=False):
+        for agent in agents:
+            own = [row for row in rows if (row["task"], row["agent"]) == (task, agent)]
+            if not own:
+                continue
+            curves = np.array([[np.nan if x is None else x for x in row["curve"]] for row in own], float)
+            steps = own[0]["steps"] * np.arange(1, curves.shape[1] + 1) / curves.shape[1]
+            known = ~np.all(np.isnan(curves), axis=0)
+            low, middle, high = np.nanquantile(curves[:, known], [0.25, 0.5, 0.75], axis=0)
+            ax.plot(steps[known], middle, color=colours[agent], label=agent, linewidth=1.4)
+            ax.fill_between(steps[known], low, high, color=colours[agent], alpha=0.2, linewidth=0)
+        ax.set(title=task, xlabel="steps", ylabel="return")
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        ax.locator_params(axis="x", nbins=4)
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.legend(frameon=False, fontsize=8)
+    for ax in np.ravel(axes)[len(tasks) :]:
+        ax.set_visible(False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path

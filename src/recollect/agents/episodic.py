@@ -11,6 +11,7 @@ from jax import Array
 from recollect import learning, memory
 from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
+from recollect.encoders import Convolution
 from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, apply_network, init_network
 from recollect.reservoir import kernel
 
@@ -58,6 +59,7 @@ class Parameters(NamedTuple):
     query: Network
     write: Network
     temperature: Array
+    encoder: Any = ()  # of an agent that sees pictures
 
 
 class Decision(NamedTuple):
@@ -121,6 +123,8 @@ class EpisodicActorCritic(Agent):
         terminal_value: V of the state after the end.
         log_weight_floor: lower bound on log w when a state is written; −inf for none (logs do not underflow).
         critic_output: "tanh", as in the paper (returns between −1 and 1), or "linear" for returns of any size.
+        encoder: makes states of pictures, see ``recollect.encoders``; all networks and the memory work on its output, and
+            it learns from the value, the policy and the query. None where observations are states.
         actions: how actions are drawn; ``recollect.Learner`` sets it from the action space.
 
     Paper: section 2, section 3
@@ -158,6 +162,7 @@ class EpisodicActorCritic(Agent):
     terminal_value: float = dataclasses.field(default=0.0, metadata=traced())
     log_weight_floor: float = dataclasses.field(default=-math.inf, metadata=traced())
     critic_output: str = "tanh"
+    encoder: Convolution | None = None
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
@@ -205,6 +210,10 @@ class EpisodicActorCritic(Agent):
 
     # -- the networks, at one state
 
+    def encode(self, params: Parameters, observation: Array) -> Array:
+        """The state that an observation is seen as: itself, or what the encoder makes of it."""
+        return observation if self.encoder is None else self.encoder.apply(params.encoder, observation)
+
     def _net(self, network: Network, x: Array) -> Array:
         return apply_network(network, x, self.activation)
 
@@ -237,7 +246,7 @@ class EpisodicActorCritic(Agent):
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
         """Fresh parameters and an empty memory."""
-        s, a, h = observation_size, num_actions, self.hidden
+        s, a, h = self.encoder.features if self.encoder else observation_size, num_actions, self.hidden
         sizes = {"value": (s, h, 1), "policy": (2 * s, h, h, a), "query": (s, h, s), "write": (s, h, 1)}
         networks = {}
         for (name, size), k in zip(sizes.items(), jax.random.split(key, 4), strict=True):
@@ -249,12 +258,13 @@ class EpisodicActorCritic(Agent):
             networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
         start = jnp.asarray(self.temperature_start, jnp.float32)
         theta = jnp.log(start) if self.temperature == "exp" else start + jnp.log(-jnp.expm1(-start))
-        observation = jnp.zeros(s)
-        stored = MEMORIES[self.memory].init(self.memory_size, observation)
+        observation, state = jnp.zeros(observation_size), jnp.zeros(s)
+        stored = MEMORIES[self.memory].init(self.memory_size, state)
         zero = jnp.zeros((), jnp.int32)
-        params = Parameters(**networks, temperature=theta)
+        encoder = self.encoder.init(jax.random.fold_in(key, 4)) if self.encoder else ()
+        params = Parameters(**networks, temperature=theta, encoder=encoder)
         traces = jax.tree.map(jnp.zeros_like, params)
-        decision = Decision(observation, observation, zero, self.actions.nothing())
+        decision = Decision(observation, state, zero, self.actions.nothing())
         return State(params, traces, stored, decision)
 
     def _write(self, state: State, s: Array, key: Array) -> kernel.State:
@@ -272,14 +282,14 @@ class EpisodicActorCritic(Agent):
         Paper: Eq. (1)
         """
         u = jax.random.uniform(key, (1 + self.actions.draws,))
+        s = self.encode(state.params, observation)
         if self.write == "before":
-            state = state._replace(memory=self._write(state, observation, jax.random.fold_in(key, 0)))
-        logits = self._query_logits(state.params, observation, state.memory)
+            state = state._replace(memory=self._write(state, s, jax.random.fold_in(key, 0)))
+        logits = self._query_logits(state.params, s, state.memory)
         slot, recalled = memory.recall(logits, state.memory.items, u[0])
         if self.empty_read == "current":
-            recalled = jnp.where(state.memory.count > 0, recalled, observation)
-        action_logits = self.policy_logits(state.params, observation, recalled)
-        action = self.actions.draw(action_logits, u[1:])
+            recalled = jnp.where(state.memory.count > 0, recalled, s)
+        action = self.actions.draw(self.policy_logits(state.params, s, recalled), u[1:])
         return state._replace(decision=Decision(observation, recalled, slot, action)), action
 
     def scores(self, params: Parameters, decision: Decision, stored: kernel.State) -> tuple[Array, Array]:
@@ -291,7 +301,8 @@ class EpisodicActorCritic(Agent):
 
         Paper: Eq. (6), Eq. (9), Eq. (10), section 3
         """
-        s, m, slot, action = decision
+        observation, m, slot, action = decision
+        s = self.encode(params, observation)
         logits = self.policy_logits(params, s, m)
         log_pi = self.actions.log_probability(logits, action)
         log_q = memory.log_query_probability(self._query_logits(params, s, stored), slot)
@@ -319,8 +330,11 @@ class EpisodicActorCritic(Agent):
         """As ``learn``, and whether the update was finite."""
         params, traces, stored, decision = state
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
-        v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, timestep.observation))
-        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, decision.observation))
+        v_next = jnp.where(
+            timestep.terminated, self.terminal_value, self.value(params, self.encode(params, timestep.observation))
+        )
+        s = self.encode(params, decision.observation)
+        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
         (gradient,), (ready,) = pull((one, none)), pull((none, one))
@@ -334,7 +348,7 @@ class EpisodicActorCritic(Agent):
         params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
         traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(learnt, new, old)), longer, traces)
         if self.write == "after":
-            stored = self._write(state, decision.observation, key)
+            stored = self._write(state, s, key)
         if self.reset_memory:
             stored = kernel.clear(stored, over)
         return State(params, traces, stored, decision), sound
@@ -351,4 +365,5 @@ class EpisodicActorCritic(Agent):
             )
 
         theta = moved(params.temperature, direction.temperature, self.query_rate)
-        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta)
+        encoder = jax.tree.map(lambda p, d: moved(p, d, 1.0), params.encoder, direction.encoder)
+        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta, encoder=encoder)

@@ -8,12 +8,15 @@ import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.encoders import Convolution
 from recollect.errors import FileError
 
 CLASSES: dict[str, type[Agent]] = {
     "EpisodicActorCritic": EpisodicActorCritic,
     "RecurrentActorCritic": RecurrentActorCritic,
+    "RealTimeActorCritic": RealTimeActorCritic,
 }
 
 NAMES: dict[str, tuple[type[Agent], dict[str, Any]]] = {
@@ -23,8 +26,10 @@ NAMES: dict[str, tuple[type[Agent], dict[str, Any]]] = {
     "none": (EpisodicActorCritic, {"memory": "none"}),
     "gru": (RecurrentActorCritic, {"window": 128}),
     "gru-truncated": (RecurrentActorCritic, {"window": 8}),
+    "gru-rtrl": (RealTimeActorCritic, {}),
 }
-"""gru: gradients through the last 128 steps, which is the whole episode in all but long ones; gru-truncated: 8."""
+"""gru: gradients through the last 128 steps, which is the whole episode in all but long ones; gru-truncated: through 8;
+gru-rtrl: carried forward instead of back, through the whole episode, however long."""
 
 _NOT_SAVED = ("actions",)  # set from the environment
 
@@ -32,7 +37,7 @@ _NOT_SAVED = ("actions",)  # set from the environment
 def make(name: str, **options: Any) -> Agent:
     """The agent called ``name``, with options of its class on top."""
     cls, fixed = NAMES[name]
-    known = [f.name for f in dataclasses.fields(cls) if f.name not in _NOT_SAVED]  # type: ignore[arg-type]
+    known = [f.name for f in dataclasses.fields(cls) if f.name not in (*_NOT_SAVED, "encoder")]  # type: ignore[arg-type]
     for option in options:
         if option not in known:
             raise ValueError(f"{name} has no option {option!r}; there are {', '.join(known)}")
@@ -43,6 +48,8 @@ def name_of(agent: Agent) -> str:
     """How an agent is called in run folders."""
     if isinstance(agent, EpisodicActorCritic):
         return "episodic" if agent.memory == "reservoir" else agent.memory
+    if isinstance(agent, RealTimeActorCritic):
+        return "gru-rtrl"
     return "gru" if isinstance(agent, RecurrentActorCritic) else type(agent).__name__.lower()
 
 
@@ -57,6 +64,8 @@ def describe(agent: Agent) -> dict[str, Any]:
             if np.ndim(value):
                 raise ValueError(f"{field.name} must be one number for a learner, got shape {np.shape(value)}")
             value = np.asarray(value).item()
+        if isinstance(value, Convolution):
+            value = dataclasses.asdict(value)
         options[field.name] = str(value) if isinstance(value, float) and math.isinf(value) else value
     return {"class": type(agent).__name__, "options": options}
 
@@ -67,10 +76,13 @@ def restore(described: Any) -> Agent:
         cls = CLASSES[described["class"]]
         fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         options = {
-            name: float(value) if value in ("inf", "-inf") else value
+            name: float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
             for name, value in described["options"].items()
             if name in fields or _refuse(name, cls)
         }
+        if options.get("encoder") is not None:
+            form = options["encoder"]
+            options["encoder"] = Convolution(**{**form, "shape": tuple(form["shape"])})
         return cls(**options)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"not an agent that this release knows: {type(error).__name__}: {error}") from error
