@@ -44,9 +44,10 @@ ROOMS = {
 }
 ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
 ROOMS["tasks"] = set()
+ROOMS["inspection"] = {"agents", "learner"}
 ROOMS["benchmark"] = {"agents", "learner", "statistics", "tasks"}
 ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner"}
-ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "learner"}
+ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "inspection", "learner"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs", "spaces", "fleet", "player", "learner"},

@@ -33,7 +33,8 @@ def run(
     """One row a task, agent and seed.
 
     Args:
-        tasks, agents: by name.
+        tasks: by name.
+        agents: by name.
         seeds: runs of each pair, from seed 0 on; they are played side by side.
         scale: factor on every task's number of steps.
         on_row: called with each row as it is done.
@@ -88,7 +89,7 @@ def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]
 
 
 def _measure(task: Task, whole: float, final: float) -> float:
-    """bsuite's score looks at all episodes of training, everything else at the last tenth."""
+    """The score of bsuite looks at all episodes of training, everything else at the last tenth."""
     return whole if task.env.startswith("bsuite/") else final
 
 

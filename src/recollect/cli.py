@@ -21,6 +21,8 @@ A tour, from a minute to an afternoon:
                                  play the trained agent, without learning
   recollect benchmark memory --tasks t-maze-10,memory_len-10 --seeds 4
                                  agents on tasks that ask for memory, from bsuite, popgym and others
+  recollect inspect runs/CartPole-v1-episodic-seed0
+                                 one episode, step by step, with what the agent held in memory
   recollect envs                 every environment that can be named here
 
   recollect reproduce fig4 --preset robust
@@ -412,6 +414,19 @@ def _evaluate(args: argparse.Namespace) -> None:
     print(learner.evaluate(args.episodes, seed=args.seed))
 
 
+def _inspect(args: argparse.Namespace) -> None:
+    from recollect import Learner, inspection
+    from recollect.plots import draw_episode
+
+    learner = Learner.load(args.run_folder)
+    moments = inspection.play(learner, args.seed, args.limit)
+    columns, rows = inspection.lines(moments)
+    _print_table(columns, rows)
+    print(f"return {sum(m.reward for m in moments):g} in {len(moments)} steps; ▸ marks what was recalled")
+    out = args.out or args.run_folder / f"episode-{args.seed}.png"
+    print(f"picture: {draw_episode(out, moments)}")
+
+
 def _envs(args: argparse.Namespace) -> None:
     from recollect.envs.making import listing
 
@@ -637,6 +652,13 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--episodes", type=_count, default=100, help="default: 100")
     test.add_argument("--seed", type=_count, help="of the episodes (default: one beside the run's own)")
     test.set_defaults(run=_evaluate)
+
+    look = commands.add_parser("inspect", help="an episode of a trained agent, with what it held in memory")
+    look.add_argument("run_folder", type=Path, metavar="RUN")
+    look.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
+    look.add_argument("--limit", type=_count, default=100, help="most steps to play (default: 100)")
+    look.add_argument("--out", type=Path, help="the picture (default: RUN/episode-SEED.png)")
+    look.set_defaults(run=_inspect)
 
     envs = commands.add_parser("envs", help="list the environments that can be named")
     envs.add_argument("text", nargs="?", default="", help="only ids with this in them")

@@ -258,7 +258,7 @@ class Learner:
 
     def reset(self, copy: int = 0) -> None:
         """Begin an episode for ``predict``, with what has been learned by now; ``copy``: whose."""
-        self._player = self._new_player(self.seed, copy)
+        self._player = self.player(self.seed, copy)
 
     def predict(self, observation: Any) -> Any:
         """The action at an observation, drawn from the policy, which remembers the episode since ``reset``."""
@@ -267,7 +267,8 @@ class Learner:
         assert self._player is not None
         return self._player.act(observation)
 
-    def _new_player(self, seed: int, copy: int = 0) -> Player:
+    def player(self, seed: int, copy: int = 0) -> Player:
+        """What has been learned by now, ready to play episodes apart from training."""
         return Player(self.agent, self.state(copy), self.vector, self.actions, self.normalizer, seed)
 
     def evaluate(self, episodes: int = 100, *, seed: int | None = None, copy: int = 0) -> Evaluation:
@@ -282,7 +283,7 @@ class Learner:
         env = self.source.make() if self.source.make is not None else self.source.first
         if isinstance(env, gym.vector.VectorEnv):
             raise RecollectError("a vector environment cannot be evaluated in: load the learner with a single one")
-        player = self._new_player(self.seed + 2**31 if seed is None else seed, copy)
+        player = self.player(self.seed + 2**31 if seed is None else seed, copy)
         if env is self.source.first:
             self._drawn = None  # the episode that was under way is lost
         evaluation = play(player, env, episodes, self.source.name, (2**31 + self.seed) if seed is None else seed)

@@ -1,4 +1,4 @@
-"""The memory benchmark's tasks, as data: tasks that nobody here wrote, and two that can be made as long as one likes."""
+"""The memory benchmark's tasks, as data: most of them nobody here wrote, two can be made as long as one likes."""
 
 import dataclasses
 from typing import Any
@@ -98,4 +98,4 @@ AGENTS: dict[str, dict[str, Any]] = {
     "gru-rtrl": {"width": 16, "discount": 0.99},
     "oracle": {"memory_size": 4, "hidden": 16},
 }
-"""The agents' options in the benchmark: the same networks throughout. oracle: no memory, on tasks that need none then."""
+"""The agents' options in the benchmark: the same networks throughout. oracle: no memory, where the task needs none."""

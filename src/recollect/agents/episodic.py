@@ -123,8 +123,8 @@ class EpisodicActorCritic(Agent):
         terminal_value: V of the state after the end.
         log_weight_floor: lower bound on log w when a state is written; −inf for none (logs do not underflow).
         critic_output: "tanh", as in the paper (returns between −1 and 1), or "linear" for returns of any size.
-        encoder: makes states of pictures, see ``recollect.encoders``; all networks and the memory work on its output, and
-            it learns from the value, the policy and the query. None where observations are states.
+        encoder: makes states of pictures, see ``recollect.encoders``; networks and memory work on its output, and it
+            learns from the value, the policy and the query. None where observations are states.
         actions: how actions are drawn; ``recollect.Learner`` sets it from the action space.
 
     Paper: section 2, section 3
@@ -241,6 +241,14 @@ class EpisodicActorCritic(Agent):
     def _query_logits(self, params: Parameters, s: Array, stored: kernel.State) -> Array:
         readable = stored.filled if self.partial_read == "filled" else jnp.full_like(stored.filled, stored.count > 0)
         return memory.query_logits(self.query(params, s), stored.items, readable, self.tau(params))
+
+    def query_probabilities(self, params: Parameters, s: Array, stored: kernel.State) -> Array:
+        """Q(S_i | M_t) of every slot; 0 where it is empty.
+
+        Paper: Eq. (1)
+        """
+        logits = self._query_logits(params, s, stored)
+        return jnp.where(jnp.any(logits > -jnp.inf), jax.nn.softmax(jnp.where(logits > -jnp.inf, logits, -1e30)), 0.0)
 
     # -- the loop's three functions
 
