@@ -228,7 +228,7 @@ def draw_episode(path: Path, moments: list[Any]) -> Path:
     steps = len(moments)
     states = np.array([m.observation for m in moments]).T
     weights, queries = (np.array([getattr(m, name) for m in moments]).T for name in ("weights", "probabilities"))
-    figure, axes = plt.subplots(3, 1, figsize=(min(4 + 0.3 * steps, 16), 8), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(3, 1, figsize=(min(7 + 0.2 * steps, 16), 8), sharex=True, layout="constrained")
     panels = (("state", states, None), ("write weight in memory", weights, 1.0), ("query probability", queries, 1.0))
     for ax, (title, values, top) in zip(axes, panels, strict=True):
         image = ax.imshow(
@@ -236,18 +236,22 @@ def draw_episode(path: Path, moments: list[Any]) -> Path:
         )
         figure.colorbar(image, ax=ax, shrink=0.8)
         ax.set(title=title, ylabel="element" if top is None else "slot")
+        if top is not None:
+            ax.set_yticks(range(len(values)))
     recalled = [(t, m.slot) for t, m in enumerate(moments) if m.slot >= 0]
     for ax in axes[1:]:
         ax.plot(*zip(*recalled, strict=True), "o", color=MAGENTA, markersize=5, label="recalled") if recalled else None
         for t, m in enumerate(moments):
             for k, since in enumerate(m.since):
                 if not np.isnan(since) and steps <= 40:
-                    ax.text(t, k + 0.3, f"{int(since)}", ha="center", va="center", fontsize=6, color="white")
+                    ax.text(t, k + 0.3, f"{int(since)}", ha="center", va="center", fontsize=6, color="#e7298a")
     actions = [str(m.action) if np.ndim(m.action) == 0 else "" for m in moments]
     axes[2].set_xticks(
         range(steps)[:: max(1, steps // 40)], [f"{t}\n{actions[t]}" for t in range(steps)][:: max(1, steps // 40)]
     )
-    axes[2].set_xlabel("time step; below it the action. Numbers in the squares: the step that the stored state is from")
+    axes[2].set_xlabel(
+        "time step, and the action below it; in the squares, the latest step that looked like what is stored"
+    )
     figure.suptitle(f"return {sum(m.reward for m in moments):g} in {steps} steps")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)

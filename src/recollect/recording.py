@@ -7,7 +7,7 @@ from typing import Any
 from recollect.errors import RecollectError
 from recollect.runs import RunFolder
 
-COLUMNS = (
+COLUMNS: tuple[str, ...] = (
     "seed",
     "steps",
     "episodes",

@@ -93,7 +93,7 @@ def _box(space: gym.spaces.Box) -> tuple[int, WRITER]:
     low, high = space.low.ravel(), space.high.ravel()
     if np.issubdtype(space.dtype, np.floating):
         # Finite bounds throughout, so that one comparison finds what is infinite or NaN as well.
-        largest = np.finfo(space.dtype).max
+        largest = np.finfo(np.dtype(str(space.dtype))).max
         low, high = np.maximum(low, -largest), np.minimum(high, largest)
 
         def write(observation: Any, out: np.ndarray) -> None:

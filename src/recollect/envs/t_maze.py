@@ -24,9 +24,9 @@ class TMazeEnv(gym.Env[np.ndarray, np.int64]):
         >>> env = TMazeEnv(length=1)
         >>> observation, _ = env.reset(seed=0)
         >>> for _ in range(3):
-        ...     print(observation.astype(int), end=" ")
+        ...     print(*observation.astype(int), sep="", end=" ")
         ...     observation, reward, terminated, truncated, _ = env.step(int(env.cue))
-        [0 1 0 0] [0 0 1 0] [0 0 0 1]
+        0100 0010 0001
         >>> reward, terminated
         (1.0, True)
 
