@@ -176,7 +176,8 @@ class Vector(Fleet):
         self.scores, self.lengths = [0.0] * self.copies, [0] * self.copies
         self.waiting[:] = False
         try:
-            observations, _ = self.env.reset(seed=[self.reset_seed(copy) for copy in range(self.copies)])
+            seeds: Any = [self.reset_seed(copy) for copy in range(self.copies)]
+            observations, _ = self.env.reset(seed=seeds)
         except Exception as error:
             raise self.raised(0, "reset()", error) from error
         for copy, observation in enumerate(self._each(observations)):

@@ -583,7 +583,10 @@ class NativeHost:
                     at += out
                 networks[name] = tuple(layers)
             params[source] = Parameters(**networks, temperature=table[:, at].copy())
-        m, ints = flat.memory, flat.whole.astype(np.int32)
+        m: Any = flat.memory
+        ints: Any = flat.whole.astype(np.int32)
+        seen: Any = flat.seen.copy()
+        key: Any = flat.key.copy()
         law: Any = ()
         if self.agent.memory == "reservoir":
             law = kernel.Ratios(
@@ -592,8 +595,8 @@ class NativeHost:
                 m[:, 3 * n + 2 :].reshape(-1, n, n).copy(),
             )
         stored = kernel.State(flat.items.copy(), m[:, :n].copy(), ints[:, :n], ints[:, n], law)
-        decision = Decision(flat.seen[:, 0].copy(), flat.seen[:, 1].copy(), ints[:, n + 1], ints[:, n + 2])
-        return Live(flat.key.copy(), ints[:, n + 3], State(params["theta"], params["traces"], stored, decision))
+        decision = Decision(seen[:, 0], seen[:, 1], ints[:, n + 1], ints[:, n + 2])
+        return Live(key, ints[:, n + 3], State(params["theta"], params["traces"], stored, decision))
 
     def pack(self, live: Any) -> Flat:
         """The other way."""

@@ -44,7 +44,7 @@ def make(name: str, **options: Any) -> Agent:
     return cls(**{**fixed, **options})
 
 
-def name_of(agent: Agent) -> str:
+def name_of(agent: Any) -> str:
     """How an agent is called in run folders."""
     if isinstance(agent, EpisodicActorCritic):
         return "episodic" if agent.memory == "reservoir" else agent.memory
@@ -75,7 +75,7 @@ def restore(described: Any) -> Agent:
     try:
         cls = CLASSES[described["class"]]
         fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        options = {
+        options: dict[str, Any] = {
             name: float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
             for name, value in described["options"].items()
             if name in fields or _refuse(name, cls)

@@ -90,7 +90,7 @@ def source(env: Any) -> Source:
         first = env()
         if not isinstance(first, (gym.Env, gym.vector.VectorEnv)):
             raise TypeError(f"the factory {env!r} made a {type(first).__name__}, not a Gymnasium environment")
-        return Source(_name(first), first, env)
+        return Source(_name(first), first, env)  # type: ignore[arg-type]
     raise TypeError(f"env={env!r} must be an id, a Gymnasium environment or a function that makes one")
 
 
