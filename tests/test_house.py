@@ -26,7 +26,7 @@ ROOMS = {
     "encoders": set(),
     "agents": {"reservoir", "memory", "networks", "learning", "actions", "encoders"},
     "envs": set(),
-    "training": {"agents", "envs", "learning", "prng", "trees"},
+    "training": {"agents", "engines", "envs", "learning", "prng", "trees"},
     "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
     "statistics": set(),
     "runs": {"checkpoints", "files", "lock", "provenance"},
@@ -41,6 +41,7 @@ ROOMS = {
     "player": {"agents", "fleet", "host", "hosting", "normalization", "prng", "spaces"},
     "recording": {"runs"},
     "callbacks": set(),
+    "engines": {"actions", "agents", "envs", "reservoir", "prng"},
 }
 ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
 ROOMS["tasks"] = set()
@@ -56,8 +57,9 @@ OPTIONAL = {
     "bsuite": {"envs"},
     "tensorboardX": {"recording"},
     "stable_baselines3": {"bench"},
-    "numba": {"reservoir", "compiled", "native", "bench"},
+    "numba": {"reservoir", "compiled", "engines", "native", "bench"},
     "optax": {"agents"},
+    "cupy": {"engines"},
 }
 
 

@@ -95,4 +95,4 @@ def test_the_tasks_are_sound():
     assert (
         TASKS["memory_len-30"].env == "bsuite/memory_len/15" and TASKS["memory_size-10"].env == "bsuite/memory_size/9"
     )
-    assert set(AGENTS) - {"oracle"} == set(cli.AGENTS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)
+    assert set(AGENTS) - {"oracle"} == set(cli.LEARNERS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)

@@ -20,8 +20,7 @@ def test_query_logits():
 def test_empty_slots_are_never_recalled():
     logits = memory.query_logits(jnp.array([9.0, 9.0]), ITEMS, jnp.array([True, False, True]), jnp.float32(1.0))
     assert logits.tolist() == [9.0, -np.inf, 18.0]
-    keys = jax.random.split(jax.random.key(0), 500)
-    slots, states = jax.vmap(lambda key: memory.recall(logits / 9, ITEMS, key))(keys)
+    slots, states = jax.vmap(lambda u: memory.recall(logits / 9, ITEMS, u))(jnp.linspace(0.0, 1.0, 500, endpoint=False))
     assert set(slots.tolist()) == {0, 2}
     assert np.array_equal(states, ITEMS[slots])
 
@@ -31,8 +30,10 @@ def test_query_probability():
     logits = jnp.log(jnp.array([1.0, 2.0, 5.0]))
     log_p = [memory.log_query_probability(logits, jnp.int32(i)) for i in range(3)]
     np.testing.assert_allclose(np.exp(log_p), [1 / 8, 2 / 8, 5 / 8], rtol=1e-6)
-    slots, _ = jax.vmap(lambda key: memory.recall(logits, ITEMS, key))(jax.random.split(jax.random.key(1), 8000))
-    np.testing.assert_allclose(np.bincount(slots) / 8000, [1 / 8, 2 / 8, 5 / 8], atol=0.02)
+    slots, _ = jax.vmap(lambda u: memory.recall(logits, ITEMS, u))(
+        jnp.asarray((np.arange(8000) + 0.5) / 8000, jnp.float32)
+    )
+    assert np.bincount(slots).tolist() == [1000, 2000, 5000]
 
 
 def test_temperature():
@@ -51,7 +52,7 @@ def test_empty_memory():
         return memory.log_query_probability(memory.query_logits(q, ITEMS, nothing, tau), jnp.int32(1))
 
     q, tau = jnp.array([1.0, -1.0]), jnp.float32(1.0)
-    slot, state = memory.recall(memory.query_logits(q, ITEMS, nothing, tau), ITEMS, jax.random.key(0))
+    slot, state = memory.recall(memory.query_logits(q, ITEMS, nothing, tau), ITEMS, jnp.float32(0.9))
     assert state.tolist() == [0.0, 0.0] and slot.dtype == jnp.int32
     assert float(log_q(q, tau)) == 0.0
     d_q, d_tau = jax.grad(log_q, (0, 1))(q, tau)
@@ -92,3 +93,18 @@ def test_credit_where_the_weight_does_not_fit_float32():
     slope = jax.grad(lambda out: memory.credit(memory.log_write_weight(out), stored))(jnp.float32(-199.0))
     # w = e^out here, so G ∂w/∂out = δ w_now/w_stored = δ e.
     assert float(slope) == pytest.approx(np.e, rel=1e-5)
+
+
+@pytest.mark.parametrize("most, quotient", [(np.inf, 3.0), (2.0, 2.0), (3.5, 3.0)])
+def test_credit_is_bounded_in_value_and_gradient(most, quotient):
+    """W now 0.6 with slope 3, stored 0.2: the quotient is 3, and its gradient 3 · 3/0.6; both cut by the same share."""
+    value, slope = jax.value_and_grad(lambda x: memory.credit(jnp.log(0.6 + 3.0 * x), jnp.log(jnp.float32(0.2)), most))(
+        0.0
+    )
+    assert float(value) == pytest.approx(quotient)
+    assert float(slope) == pytest.approx(quotient * 3.0 / 0.6)
+
+
+def test_the_bound_keeps_credit_finite_where_the_quotient_is_not():
+    slope = jax.grad(lambda x: memory.credit(x, jnp.float32(-500.0), 2.0))(jnp.float32(-1.0))
+    assert float(slope) == 2.0

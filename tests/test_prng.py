@@ -30,9 +30,13 @@ def test_known_answers(key, counter, answer):
 
 
 def test_words_of_one_key_are_the_cipher_of_their_positions():
-    data = jax.random.key_data(prng.key(7))
-    words = prng.philox((data[0], data[1]), tuple(jnp.uint32(c) for c in (0, 0, 2, 0)))
-    assert jax.random.bits(prng.key(7), (4,)).tolist() == [int(w) for w in words]
+    """The counter is (position, use, place, place); a fresh key is at place (0, 0), and ``at`` names another."""
+    key = prng.key(7)
+    data = jax.random.key_data(key)
+    assert data[2:].tolist() == [0, 0]
+    for k, place in ((key, (0, 0)), (prng.at(key, jnp.int32(5), 3), (5, 3))):
+        words = prng.philox((data[0], data[1]), tuple(jnp.uint32(c) for c in (0, 2, *place)))
+        assert jax.random.bits(k, (4,)).tolist() == [int(w) for w in words]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,11 @@ def streams():
         "second of split": jax.random.bits(jax.random.split(k)[1], (64,)),
         "fold in 0": jax.random.bits(jax.random.fold_in(k, 0), (64,)),
         "fold in 1": jax.random.bits(jax.random.fold_in(k, 1), (64,)),
-        "key data of a split": jax.random.key_data(jax.random.split(k, 32)).reshape(-1),
+        "key data of a split": jax.random.key_data(jax.random.split(k, 32))[:, :2].reshape(-1),
+        "key data of a split elsewhere": jax.random.key_data(jax.random.split(prng.at(k, 1, 0), 32))[:, :2].reshape(-1),
+        "step 0, purpose 1": jax.random.bits(prng.at(k, 0, 1), (64,)),
+        "step 1, purpose 0": jax.random.bits(prng.at(k, 1, 0), (64,)),
+        "fold in at step 1": jax.random.bits(jax.random.fold_in(prng.at(k, 1, 0), 0), (64,)),
     }
 
 
@@ -79,8 +87,8 @@ def test_uniform_words():
 def test_neighbouring_words_and_keys_are_not_correlated():
     words = np.asarray(jax.random.uniform(prng.key(5), (4, 1 << 14)), np.float64)
     by_step = jax.vmap(lambda t: jax.random.uniform(jax.random.fold_in(prng.key(6), t), (4,)))(jnp.arange(1 << 14))
-    steps = np.asarray(by_step, np.float64).T
-    for block in (words, steps):
+    by_place = jax.vmap(lambda t: jax.random.uniform(prng.at(prng.key(6), t, 0), (4,)))(jnp.arange(1 << 14))
+    for block in (words, np.asarray(by_step, np.float64).T, np.asarray(by_place, np.float64).T):
         pairs = [*itertools.pairwise(block), (block[0, :-1], block[0, 1:])]
         assert all(abs(np.corrcoef(a, b)[0, 1]) < 4.5 / np.sqrt(1 << 14) for a, b in pairs)
 

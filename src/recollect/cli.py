@@ -33,7 +33,9 @@ A tour, from a minute to an afternoon:
                                  draw a run again from its folder, also while it is under way
   recollect runs                 what there is, how far it came; resume RUN goes on with one that
                                  was interrupted or killed, bit for bit; verify RUN checks its files
-  recollect study                many seeds of each figure: shares solved, with intervals
+  recollect study --agents all   many seeds of each figure, beside the control memories and the baseline:
+                                 shares solved, with intervals
+  recollect atlas                what each choice of the agent does, alone and in pairs, on one page
   recollect tune 1               the paper's grid for the recurrent baseline
   recollect readings             search the choices that the paper leaves open
 
@@ -52,8 +54,20 @@ In Python:
 """
 
 FIGURES = ("fig3", "fig4", "fig5", "fig6")
+HARDER = (
+    "no-bit",
+    "no-bit-20",
+    "decisions-3",
+    "decisions-4",
+    "actions-5",
+    "length-50",
+    "length-100",
+    "memory-32",
+)
+ATLAS_PARTS = ("numbers", "programs", "general")
+AGENTS = ("robust", "paper", "none", "fifo", "uniform", "oracle", "gru")
 PRESETS = ("paper", "robust")
-AGENTS = ("episodic", "fifo", "uniform", "none", "gru", "gru-truncated", "gru-rtrl")
+LEARNERS = ("episodic", "fifo", "uniform", "none", "gru", "gru-truncated", "gru-rtrl")
 
 
 def _progress(text: str) -> None:
@@ -71,6 +85,31 @@ def _print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_row(*row)
     console = Console()
     (console if console.is_terminal else Console(width=140)).print(table)
+
+
+def _bench_train(args: argparse.Namespace) -> None:
+    from recollect.bench import train
+    from recollect.runs import command_line, versions
+
+    report = train.everything(args.engines.split(","), args.runs, args.seconds, args.skip, _progress)
+    if args.picture is not None:
+        from recollect import plots
+
+        plots.draw_speed(report["by_runs"], args.picture)
+    if args.json:
+        print(json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1))
+        return
+    for title, rows in report.items():
+        if not isinstance(rows, list):
+            print(f"\n{title}: {rows}")
+            continue
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        print(f"\n{title.replace('_', ' ')}\n")
+        _print_table([c.replace("_", " ") for c in columns], [[_cell(row.get(c)) for c in columns] for row in rows])
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
 def _bench_reservoir(args: argparse.Namespace) -> None:
@@ -136,16 +175,17 @@ def _check_out(args: argparse.Namespace) -> None:
         raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
 
 
-def _write_report(args: argparse.Namespace, report: dict) -> None:
-    from recollect.runs import command_line, versions
+def _write_report(args: argparse.Namespace, report: dict, quiet: bool = False) -> None:
+    from recollect.runs import command_line, plain, versions
 
-    text = json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1)
+    text = json.dumps(plain({"command": command_line(), "versions": versions(), **report}), indent=1, allow_nan=False)
     if args.out is None:
         print(text)
     else:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(text + "\n")
-        print(f"written: {args.out}")
+        if not quiet:
+            print(f"written: {args.out}")
 
 
 def _print_verdict(verdict: dict) -> None:
@@ -297,42 +337,75 @@ def _plot(args: argparse.Namespace) -> None:
     print(f"picture: {' '.join(str(picture) for picture in draw_figure(args.folder))}")
 
 
-def _study(args: argparse.Namespace) -> None:
+def _changes(settings: list[tuple[str, object]]) -> dict[str, object]:
     from recollect.agents.episodic import EpisodicActorCritic
-    from recollect.experiments.paper import FIGURES
-    from recollect.experiments.study import study
-    from recollect.progress import Lines
 
-    _check_out(args)
-    if args.episodes is not None and args.episodes % 25:
-        raise RecollectError(
-            f"--episodes {args.episodes}: a multiple of 25 is needed, results are judged by 1/25 of them"
-        )
-    changes = dict(args.set)
     options = [field.name for field in dataclasses.fields(EpisodicActorCritic)]
-    for name, value in changes.items():
+    for name, value in settings:
         if name not in options:
             raise RecollectError(f"--set {name}: no such option; there are {', '.join(options)}")
         if value is None or isinstance(value, (list, dict)):
             raise RecollectError(f"--set {name}={value}: one number or name is needed")
-    agents = {
-        name: EpisodicActorCritic.preset(args.preset, **{"memory_size": FIGURES[name].memory_size, **changes})
-        for name in args.figures
-    }
-    rows = {}
-    for name, agent in agents.items():
-        experiment = FIGURES[name]
-        rows[name] = study(
-            agent,
-            experiment.env,
-            args.episodes or experiment.episodes,
-            range(args.first_seed, args.first_seed + args.seeds),
-            on_progress=Lines(name, args.episodes or experiment.episodes),
-            records_per_call=args.records,
-            max_steps=int(args.max_steps * (args.episodes or experiment.episodes) * experiment.env.shortest_episode),
+    return dict(settings)
+
+
+def _study(args: argparse.Namespace) -> None:
+    from recollect.experiments import study
+    from recollect.experiments.paper import FIGURES, HARDER
+    from recollect.progress import Lines
+
+    _check_out(args)
+    changes = _changes(args.set)
+    experiments = {name: (FIGURES | HARDER)[name] for name in args.figures}
+    if args.episodes is not None:
+        experiments = {name: e._replace(episodes=args.episodes) for name, e in experiments.items()}
+    for experiment in experiments.values():
+        study.block_of(experiment)
+        for agent in args.agents:  # refused before the first of them trains
+            if agent != "gru":
+                study.episodic(agent, experiment, **changes)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    limits = {"times_budget": 1 if args.once else 2, "max_steps": args.max_steps}
+    rows = []
+    for row in study.table(args.agents, experiments, seeds, changes, watch=Lines, **limits):
+        rows.append(row)
+        low, high = row["share_interval"]
+        print(
+            f"  {row['experiment']} {row['agent']}: solved at the budget {row['solved_at_budget']}, "
+            f"at {row['episodes']:,} episodes {row['solved_at_end']}, both {row['solved_at_both']} of {row['seeds']} "
+            f"({low:.3f} to {high:.3f}); median {row['median_episodes_to_solve']}; length {row['length_at_budget']}",
+            file=sys.stderr,
+            flush=True,
         )
-        print(f"  {name}: {rows[name]}", file=sys.stderr, flush=True)
-    _write_report(args, {"preset": args.preset, "changes": changes, "figures": rows})
+        if args.out is not None:
+            _write_report(args, {"changes": changes, "rows": rows}, quiet=True)
+    _write_report(args, {"changes": changes, "rows": rows})
+
+
+def _atlas(args: argparse.Namespace) -> None:
+    from recollect.experiments.atlas import atlas
+    from recollect.experiments.paper import FIGURES, HARDER
+    from recollect.progress import Lines
+
+    if args.draw is not None:
+        from recollect import plots
+
+        report = json.loads(args.draw.read_text(encoding="utf-8"))
+        path = args.picture or args.draw.with_suffix(".png")
+        plots.draw_atlas(report["rows"], path)
+        print(f"written: {path}")
+        return
+    _check_out(args)
+    experiments = {name: (FIGURES | HARDER)[name] for name in args.figures}
+    if args.episodes is not None:
+        experiments = {name: e._replace(episodes=args.episodes) for name, e in experiments.items()}
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    rows = []
+    for row in atlas(experiments, seeds, args.parts, max_steps=args.max_steps, watch=Lines):
+        rows.append(row)
+        if args.out is not None and len(rows) % 20 == 0:
+            _write_report(args, {"rows": rows}, quiet=True)
+    _write_report(args, {"rows": rows})
 
 
 def _tune(args: argparse.Namespace) -> None:
@@ -625,7 +698,7 @@ def parser() -> argparse.ArgumentParser:
 
     learn = commands.add_parser("train", help="train an agent in a Gymnasium environment")
     learn.add_argument("--env", required=True, metavar="ID", help="as `recollect envs` lists them")
-    learn.add_argument("--agent", choices=AGENTS, default="episodic", help="default: episodic")
+    learn.add_argument("--agent", choices=LEARNERS, default="episodic", help="default: episodic")
     learn.add_argument("--steps", type=_count, default=100_000, help="time steps (default: 100,000)")
     learn.add_argument("--seed", type=int, default=0, help="default: 0")
     learn.add_argument(
@@ -711,27 +784,59 @@ def parser() -> argparse.ArgumentParser:
     plot.add_argument("folder", type=Path, metavar="DIR")
     plot.set_defaults(run=_plot)
 
-    def figure_list(text: str) -> tuple[str, ...]:
-        names = FIGURES if text == "all" else tuple(text.split(","))
-        if unknown := set(names) - set(FIGURES):
-            raise argparse.ArgumentTypeError(f"unknown figure {', '.join(unknown)}; choose among {', '.join(FIGURES)}")
-        return names
+    def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]):
+        def parse(text: str) -> tuple[str, ...]:
+            names = all_of if text == "all" else tuple(text.split(","))
+            if unknown := set(names) - set(known):
+                raise argparse.ArgumentTypeError(
+                    f"unknown {what} {', '.join(unknown)}; choose among {', '.join(known)}"
+                )
+            return names
 
-    study = commands.add_parser("study", help="many seeds of the paper's experiments: shares solved, with intervals")
-    study.add_argument("--figures", type=figure_list, default=FIGURES, help="comma-separated, or all (default)")
-    study.add_argument("--preset", choices=PRESETS, default="paper", help="of the agent (default: paper)")
-    study.add_argument("--seeds", type=_count, default=64, help="runs a figure (default: 64)")
+        return parse
+
+    figure_list = names_among("figure", (*FIGURES, *HARDER), FIGURES)
+    study = commands.add_parser("study", help="many seeds of the experiments: shares solved, with intervals")
+    study.add_argument(
+        "--figures", type=figure_list, default=FIGURES, help=f"comma-separated; all, or also {', '.join(HARDER)}"
+    )
+    study.add_argument(
+        "--agents",
+        type=names_among("agent", AGENTS, AGENTS),
+        default=("robust",),
+        help=f"comma-separated, or all: {', '.join(AGENTS)} (default: robust)",
+    )
+    study.add_argument("--seeds", type=_count, default=64, help="runs a figure and agent (default: 64)")
     study.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
-    study.add_argument("--episodes", type=_count, help="default: the paper's")
+    study.add_argument("--episodes", type=_count, help="the budget; default: the experiment's own")
+    study.add_argument("--once", action="store_true", help="end at the budget, not at twice the budget")
     study.add_argument(
         "--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
     )
     study.add_argument(
         "--max-steps", type=_multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
     )
-    study.add_argument("--records", type=_count, default=20, help="steps of one compiled call, in 500 (default: 20)")
     study.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     study.set_defaults(run=_study)
+
+    atlas = commands.add_parser("atlas", help="every choice of the robust agent, alone and in pairs: one page")
+    atlas.add_argument("--figures", type=figure_list, default=("fig4", "fig5"), help="comma-separated")
+    atlas.add_argument("--seeds", type=_count, default=64, help="runs a choice (default: 64)")
+    atlas.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    atlas.add_argument("--episodes", type=_count, help="the budget; default: the experiment's own")
+    atlas.add_argument(
+        "--parts",
+        type=names_among("part", ATLAS_PARTS, ATLAS_PARTS),
+        default=("numbers", "programs"),
+        help="comma-separated: numbers, programs, general (choices that only the general, slower loop knows), or all",
+    )
+    atlas.add_argument(
+        "--max-steps", type=_multiple, default=2.0, help="end a run after this many times the fewest steps (default: 2)"
+    )
+    atlas.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
+    atlas.add_argument("--draw", type=Path, metavar="JSON", help="no training: draw the page from such a file")
+    atlas.add_argument("--picture", type=Path, help="where --draw puts it; default: beside the file")
+    atlas.set_defaults(run=_atlas)
 
     tune = commands.add_parser("tune", help="the paper's grid for the recurrent baseline")
     tune.add_argument("decisions", type=int, choices=(1, 2))
@@ -773,6 +878,14 @@ def parser() -> argparse.ArgumentParser:
     loop.add_argument("--hidden", type=_count, default=64, help="units of the networks (default: 64)")
     loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
     loop.set_defaults(run=_bench_host)
+    loop = subjects.add_parser("train", help="steps per second of the whole online loop")
+    loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
+    loop.add_argument("--runs", type=_counts, help="how many at once, comma-separated (default: as the machine allows)")
+    loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
+    loop.add_argument("--skip", type=lambda text: text.split(","), default=[], help="any of eager,growth,figure5")
+    loop.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    loop.add_argument("--picture", type=Path, help="where to draw steps per second over runs")
+    loop.set_defaults(run=_bench_train)
     bias = subjects.add_parser("estimators", help="how biased the write-gradient estimators are, by enumeration")
     bias.add_argument("--json", action="store_true", help="print JSON instead of tables")
     bias.add_argument("--episodes", type=_count, default=100_000, help="of each Monte Carlo estimate")

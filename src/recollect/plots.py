@@ -7,7 +7,7 @@ import numpy as np
 
 from recollect import runs
 from recollect.errors import FileError, RecollectError
-from recollect.statistics import mean_and_standard_error
+from recollect.statistics import mean_and_standard_error, share_interval
 
 # The colours that the paper's captions name.
 LIME, COPPER, MAGENTA, GREY = "#66a61e", "#d95f02", "#e7298a", "#666666"
@@ -257,3 +257,60 @@ def draw_episode(path: Path, moments: list[Any]) -> Path:
     figure.savefig(path, dpi=120)
     plt.close(figure)
     return path
+
+
+def draw_atlas(rows: list[dict], path: Path) -> None:
+    """One page: for each choice the share solved with its interval, episodes to solve, and episode length."""
+    plt = _pyplot()
+    experiments = list(dict.fromkeys(row["experiment"] for row in rows))
+    chosen = [row for row in rows if row["kind"] in ("robust", "ladder", "alone", "program")]
+    labels = list(dict.fromkeys(_choice(row) for row in chosen))
+    at = {label: len(labels) - 1 - k for k, label in enumerate(labels)}
+    size = (11, 1.5 + 0.155 * len(labels))
+    figure, axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")
+    for k, experiment in enumerate(experiments):
+        own = [row for row in chosen if row["experiment"] == experiment]
+        y = np.array([at[_choice(row)] for row in own]) + 0.3 * (k / max(len(experiments) - 1, 1) - 0.5)
+        share = np.array([row["solved_at_budget"] / row["seeds"] for row in own])
+        low, high = np.array([share_interval(row["solved_at_budget"], row["seeds"]) for row in own]).T
+        style = {"fmt": "o", "markersize": 3, "elinewidth": 0.8, "color": f"C{k}", "label": experiment}
+        axes[0].errorbar(share, y, xerr=[share - low, high - share], **style)
+        median = np.array([row["median_episodes_to_solve"] or np.nan for row in own]) / own[0]["budget"]
+        axes[1].plot(median, y, "o", markersize=3, color=f"C{k}")
+        length = np.array([row["length_at_budget"] or np.nan for row in own])
+        axes[2].plot(length, y, "o", markersize=3, color=f"C{k}")
+    axes[0].set_yticks(list(at.values()), list(at), fontsize=6)
+    axes[0].set_ylim(-1, len(labels))
+    axes[0].set_xlabel("share solved at the budget, 95% interval")
+    axes[1].set_xlabel("median episodes to solve / budget")
+    axes[1].set_xlim(0, 1.02)
+    axes[2].set_xlabel("episode length / shortest")
+    axes[2].set_xscale("log")
+    for axis in axes:
+        axis.grid(axis="x", linewidth=0.3)
+        for y in range(0, len(labels), 2):
+            axis.axhspan(y - 0.5, y + 0.5, color="0.95", zorder=0)
+    axes[0].legend(loc="lower left", fontsize=7)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _choice(row: dict) -> str:
+    if row["kind"] == "robust":
+        return "the robust preset"
+    return ", ".join(str(v) if k == "step" else f"{k} = {v}" for k, v in row["changes"].items())
+
+
+def draw_speed(rows: list[dict], path: Path) -> None:
+    """Steps per second over the number of runs, both on logarithmic axes, a line an engine."""
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(5, 3.6), layout="constrained")
+    for engine in dict.fromkeys(row["engine"] for row in rows):
+        own = [row for row in rows if row["engine"] == engine]
+        axis.loglog([r["runs"] for r in own], [r["steps_per_second"] for r in own], "o-", markersize=4, label=engine)
+    axis.set_xlabel("runs at once")
+    axis.set_ylabel("steps per second, all runs")
+    axis.grid(which="major", linewidth=0.3)
+    axis.legend()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

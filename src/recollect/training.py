@@ -20,6 +20,7 @@ from jax import Array
 
 from recollect import learning, prng, trees
 from recollect.agents.base import Agent
+from recollect.engines import cuda, packing
 from recollect.envs.base import Environment
 from recollect.errors import RecollectError
 
@@ -126,15 +127,15 @@ def step_run(
     )
 
 
-def read_record(agent: Any, env: Any, run: Run) -> Record:
+def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any) -> Record:
     """The write weights and queries as they are now, for environments that name their telling states."""
     write_weights, query_vectors = jnp.full(2, jnp.nan), jnp.full((1, env.observation_size), jnp.nan)
     if hasattr(env, "decision_states") and hasattr(agent, "log_write_weight"):
-        weight = jax.vmap(lambda s: jnp.exp(agent.log_write_weight(run.agent.params, s)))
+        weight = jax.vmap(lambda s: jnp.exp(agent.log_write_weight(params, s)))
         kinds = (env.informative_states(), env.uninformative_states())
         write_weights = jnp.stack([jnp.mean(weight(jnp.asarray(k).reshape(-1, env.observation_size))) for k in kinds])
-        query_vectors = jax.vmap(lambda s: agent.query(run.agent.params, s))(jnp.asarray(env.decision_states()))
-    return Record(run.episode, run.steps, write_weights, query_vectors)
+        query_vectors = jax.vmap(lambda s: agent.query(params, s))(jnp.asarray(env.decision_states()))
+    return Record(episode, steps, write_weights, query_vectors)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "bins"))
@@ -150,11 +151,52 @@ def _advance(agents: Agent, env: Environment, runs: Run, limits: tuple[Array, Ar
 
         def one_record(run, _):
             run, _ = jax.lax.scan(one_step, run, length=RECORD)
-            return run, read_record(agent, env, run)
+            return run, read_record(agent, env, run.episode, run.steps, run.agent.params)
 
         return jax.lax.scan(one_record, run, length=records)
 
     return jax.vmap(one_run)(agents, runs)
+
+
+@functools.partial(jax.jit, static_argnames="env")
+def _read_snapshots(agents: Agent, env: Environment, snapshots: Array, marks: Array, params: Any) -> Record:
+    """The records of an engine's snapshots, [run, record, …]."""
+
+    def one_run(agent, params, snapshots, marks):
+        def one_record(snapshot, mark):
+            return read_record(agent, env, mark[0], mark[1], packing.parameters(snapshot, params))
+
+        return jax.vmap(one_record)(snapshots, marks)
+
+    return jax.vmap(one_run, (0, 0, 2, 2))(agents, params, snapshots, marks)
+
+
+def choose_engine(agent: Agent, env: Environment, engine: str = "auto") -> str:
+    """The fastest engine that knows this agent and environment on this machine, or the one asked for, if it does."""
+    can = {"cuda": cuda.supported(agent, env), "jax": True}
+    if engine == "auto":
+        return next(name for name, able in can.items() if able)
+    if engine not in can:
+        raise ValueError(f"engine={engine!r}: choose one of 'auto', {', '.join(map(repr, can))}")
+    if not can[engine]:
+        raise ValueError(f"engine={engine!r} cannot run this agent and environment here; engine='auto' finds one")
+    return engine
+
+
+def advance(
+    engine: str, agents: Agent, env: Environment, runs: Run, limits: tuple[int, int, int, int], records: int
+) -> tuple[Run, Record]:
+    """Take every run ``records`` times ``RECORD`` steps further."""
+    if engine == "jax":
+        return _advance(agents, env, runs, tuple(jnp.int32(x) for x in limits), records=records)
+    packed = packing.pack(env, runs)
+    snapshots, marks = ENGINES[engine](agents, env, packed, limits, records, RECORD)
+    runs = packing.unpack(env, packed, runs)
+    return runs, _read_snapshots(agents, env, snapshots, marks, runs.agent.params)
+
+
+ENGINES = {"cuda": cuda.advance}
+RECORDS_PER_CALL = {"jax": 20, "cuda": 200}
 
 
 def _broadcast(agent: Agent, runs: int) -> Agent:
@@ -210,7 +252,8 @@ def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[st
     """The form of what ``Progress.snapshot`` returns, found without computing or compiling anything."""
     agents = jax.eval_shape(lambda: _broadcast(agent, seeds))
     runs = jax.eval_shape(lambda a, s: _start(a, env, s, bins), agents, jax.ShapeDtypeStruct((seeds,), jnp.uint32))
-    record = jax.eval_shape(jax.vmap(lambda a, r: read_record(a, env, r)), agents, runs)
+    read = jax.vmap(lambda a, r: read_record(a, env, r.episode, r.steps, r.agent.params))
+    record = jax.eval_shape(read, agents, runs)
     collected = _Collected(seeds, bins, 1, record.query_vectors.shape[1:]).arrays()
     return {"runs": runs, "collected": collected, "taken": np.int64(0)}
 
@@ -224,7 +267,8 @@ def train_iter(
     max_steps: int | None = None,
     max_episode_length: int | None = None,
     bins: int | None = None,
-    records_per_call: int = 20,
+    records_per_call: int | None = None,
+    engine: str = "auto",
     state: Mapping[str, np.ndarray] | None = None,
 ) -> Iterator[Progress | Result]:
     """Train, reporting after every compiled call; the last thing yielded is the ``Result``. Arguments as ``train``.
@@ -239,8 +283,9 @@ def train_iter(
     agents = _broadcast(agent, len(seeds))
     bin_size = episodes // bins
     endless = 2**31 - 1
-    numbers = (episodes, bin_size, max_episode_length or endless, max_steps or endless)
-    limits = tuple(jnp.int32(x) for x in numbers)
+    limits = (episodes, bin_size, max_episode_length or endless, max_steps or endless)
+    engine = choose_engine(agent, env, engine)
+    records_per_call = records_per_call or RECORDS_PER_CALL[engine]
     like = state_like(agent, env, len(seeds), bins)
     _refuse_too_large(sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values()), len(seeds))
     collected = _Collected(len(seeds), bins, bin_size, like["collected"]["query_vectors"].shape[2:])
@@ -259,7 +304,7 @@ def train_iter(
         return trees.flatten({"runs": runs, "collected": collected.arrays(), "taken": np.int64(taken)})
 
     while not over(np.asarray(runs.episode)):
-        runs, records = _advance(agents, env, runs, limits, records=records_per_call)
+        runs, records = advance(engine, agents, env, runs, limits, records_per_call)
         taken += records_per_call * RECORD
         _refuse_faults(env, seeds, np.asarray(runs.faults))
         new_bins = collected.add(seeds, jax.device_get(records), np.asarray(runs.sums))
@@ -278,7 +323,8 @@ def train(
     max_steps: int | None = None,
     max_episode_length: int | None = None,
     bins: int | None = None,
-    records_per_call: int = 20,
+    records_per_call: int | None = None,
+    engine: str = "auto",
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Train one run a seed, all at once.
@@ -292,7 +338,9 @@ def train(
             None lets a run that loops go on for ever.
         max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
         bins: how many equal parts the metrics are averaged over (default: the largest number up to 100 that divides).
-        records_per_call: how much one compiled call does; results do not depend on it.
+        records_per_call: how much one compiled call does; results do not depend on it. None: what suits the engine.
+        engine: what runs the loop: "jax" runs everything; "cuda" runs the episodic agent on the secret informant, the
+            same to rounding, some 15 times faster; "auto" takes the fastest there is.
         on_progress: called after each compiled call.
     """
     result = None
@@ -305,6 +353,7 @@ def train(
         max_episode_length=max_episode_length,
         bins=bins,
         records_per_call=records_per_call,
+        engine=engine,
     ):
         if isinstance(report, Result):
             result = report

@@ -21,9 +21,15 @@ SMALL = EpisodicActorCritic(
     hidden=3,
     critic_start="random",
     initializer="uniform",
+    learning_rate=0.01,
+    entropy=0.002,
+    surprise=0.0,
+    trace_decay=0.0,
+    value_rate=1.0,
+    query_rate=1.0,
     query_gain=1.0,
-    temperature_start=1.0,
-    value_factor=1.0,
+    write_gain=1.0,
+    credit_cap=math.inf,
 )
 
 
@@ -51,7 +57,7 @@ def fill(state, filled=(True, True, True), log_weights=(-0.5, -1.5, -3.0), slot=
     )
     recalled = jnp.where(jnp.any(held), items[slot], 0.0)
     decision = Decision(jnp.array([0.0, 1.0, 1.0, 0.0]), recalled, jnp.int32(slot), jnp.int32(action))
-    return State(state.params, memory, decision)
+    return State(state.params, jax.tree.map(jnp.zeros_like, state.params), memory, decision)
 
 
 @pytest.fixture(scope="module")
@@ -156,16 +162,20 @@ def assert_equal(found, expected):
         assert np.array_equal(f, e)
 
 
+def same_leaves(a, b):
+    a, b = jax.tree.leaves(a), jax.tree.leaves(b)
+    return len(a) == len(b) and all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
 # -- gradients of the losses
 
 
-@pytest.mark.parametrize("factor, share", [(2.0, 1.0), (1.0, 0.5)])
-def test_value_gradient(state, factor, share):
-    """With factor 2 the step is down the literal gradient of δ², with 1 half of it."""
-    agent, step = SMALL.replace(value_factor=factor), timestep(NEXT, 0.7)
-    loss = slopes(losses(agent, state, step)["value"], state.params)
-    found = from_scores(agent, state, step)
-    assert_close(found.value, jax.tree.map(lambda x: -share * x, loss.value))
+def test_value_gradient(state):
+    """The step is half of that down the literal gradient of δ²; ``value_rate`` 2 makes it whole."""
+    step = timestep(NEXT, 0.7)
+    loss = slopes(losses(SMALL, state, step)["value"], state.params)
+    found = from_scores(SMALL, state, step)
+    assert_close(found.value, jax.tree.map(lambda x: -0.5 * x, loss.value))
 
 
 @pytest.mark.parametrize("name", ["policy", "query", "write"])
@@ -210,7 +220,7 @@ def test_one_whole_step(case, state):
         learning_rate=0.05,
         discount=0.9,
         entropy=0.03,
-        value_factor=2.0,
+        value_rate=2.0,
         estimator="every" if case == "every item" else "queried",
     )
     step = timestep(NEXT, 0.7, terminated=case == "the end", truncated=case == "cut short")
@@ -234,6 +244,109 @@ def test_inactive_steps_learn_nothing_but_remember(state):
     after = SMALL.learn(state, timestep(NEXT, 0.7), prng.key(0), active=False)
     assert_equal(after.params, state.params)
     assert int(after.memory.seen) == int(state.memory.seen) + 1
+
+
+# -- traces, surprise, the bound on credit
+
+
+def test_traces_over_three_steps_by_hand(state):
+    """With every parameter 0, δ is the reward and the output biases' gradients are constants; γλ = .5 · .8 = .4.
+
+    V's is 1: its trace is 1, 1.4, 1.56, and 1 again after the end; its bias moves by step size · δ · trace. For action
+    2 of three the policy's are 1[a] − 1/3. The write network's is w(S_i)/w_i · (1 − w) = .5/.25 · .5 = 1 for the
+    recalled state. The loop sets V back to 0, so that δ stays the reward.
+    """
+    agent = SMALL.replace(learning_rate=0.1, discount=0.5, trace_decay=0.8, entropy=0.0)
+    learn = jax.jit(agent.learn)
+    zeros = jax.tree.map(jnp.zeros_like, state.params)
+    state = fill(state, log_weights=[math.log(0.25)] * 3)._replace(params=zeros)
+    held = state.memory
+    for reward, over, z in ((0.3, False, 1.0), (-0.2, False, 1.4), (0.5, True, 1.56), (1.0, False, 1.0)):
+        after = learn(state, timestep(NEXT, reward, terminated=over), prng.key(0))
+        np.testing.assert_allclose(after.params.value[-1].bias, 0.1 * reward * z, rtol=1e-6)
+        np.testing.assert_allclose(after.params.write[-1].bias, 0.1 * reward * z, rtol=1e-6)
+        np.testing.assert_allclose(
+            after.params.policy[-1].bias, 0.1 * reward * z * np.array([-1, -1, 2]) / 3, rtol=1e-5
+        )
+        kept = 0.0 if over else z
+        np.testing.assert_allclose(after.traces.value[-1].bias, kept, rtol=1e-6)
+        np.testing.assert_allclose(after.traces.policy[-1].bias, kept * np.array([-1, -1, 2]) / 3, rtol=1e-6)
+        if over:
+            assert not any(np.any(leaf) for leaf in jax.tree.leaves(after.traces))
+        state = after._replace(params=zeros, memory=held)
+
+
+def test_a_cut_ends_the_traces_and_a_bad_step_leaves_them(state):
+    agent = SMALL.replace(trace_decay=0.8)
+    state = state._replace(traces=jax.tree.map(jnp.ones_like, state.params))
+    cut = agent.learn(state, timestep(NEXT, 0.3, truncated=True), prng.key(0))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(cut.traces))
+    for step, active in ((timestep(NEXT, np.nan), True), (timestep(NEXT, 0.3), False)):
+        after = agent.learn(state, step, prng.key(0), active=active)
+        assert_equal(after.traces, state.traces)
+        assert_equal(after.params, state.params)
+
+
+def test_surprise_is_entropy_by_the_size_of_the_error(state):
+    """The policy moves by entropy + surprise · |δ| along the entropy's gradient, which no trace holds."""
+    for reward in (0.7, -0.7):
+        step = timestep(NEXT, reward)
+        delta = td_error(SMALL, doubles(state.params), state, step)
+        found = SMALL.replace(surprise=0.5).learn(state, step, prng.key(0))
+        same = SMALL.replace(entropy=0.002 + 0.5 * abs(delta)).learn(state, step, prng.key(0))
+        assert_close(found.params, same.params, 1e-6)
+        plain = SMALL.learn(state, step, prng.key(0))
+        assert_equal(found.traces, plain.traces)
+        assert_equal(found.params._replace(policy=None), plain.params._replace(policy=None))
+        assert not same_leaves(found.params.policy, plain.params.policy)
+
+
+@pytest.mark.parametrize("cap, moved", [(math.inf, 0.05), (1.5, 0.0375), (4.0, 0.05)])
+def test_bound_on_credit_by_hand(state, cap, moved):
+    """As in ``test_write_step_by_hand``, where w/w_i = 2: a bound of 1.5 leaves three quarters of the step."""
+    agent = SMALL.replace(learning_rate=0.1, discount=1.0, entropy=0.0, credit_cap=cap)
+    zeros = fill(state, log_weights=(0.0, math.log(0.25), 0.0), action=1)
+    zeros = zeros._replace(params=jax.tree.map(jnp.zeros_like, state.params))
+    after = agent.learn(zeros, timestep(NEXT, 0.5, terminated=True), prng.key(2)).params
+    assert float(after.write[-1].bias[0]) == pytest.approx(moved)
+
+
+def test_each_network_has_its_own_rate(state):
+    step = timestep(NEXT, 0.7)
+    plain = SMALL.learn(state, step, prng.key(0)).params
+    agent = SMALL.replace(value_rate=2.0, policy_rate=3.0, query_rate=0.5, write_rate=0.0)
+    found = agent.learn(state, step, prng.key(0)).params
+    rates = {"value": 2.0, "policy": 3.0, "query": 0.5, "write": 0.0, "temperature": 0.5}
+    for name, rate in rates.items():
+        once = jax.tree.map(jnp.subtract, getattr(plain, name), getattr(state.params, name))
+        moved = jax.tree.map(jnp.subtract, getattr(found, name), getattr(state.params, name))
+        assert_close(moved, jax.tree.map(lambda x, r=rate: r * x, once), 2e-4)
+
+
+# -- memories for comparison
+
+
+def test_oracle_keeps_what_has_the_bit_and_learns_no_weight(state):
+    """The state (0, 1, 1, 0) is written with weight 1 for bit 1 and not at all for bit 0."""
+    room = fill(state, (True, True, False))
+    for bit, count in ((1, 3), (0, 2)):
+        after = SMALL.replace(oracle_bit=bit).learn(room, timestep(NEXT, 0.7), prng.key(0))
+        assert int(after.memory.count) == count
+        assert_equal(after.params.write, state.params.write)
+        assert not same_leaves(after.params.query, state.params.query)
+    assert float(SMALL.replace(oracle_bit=1).learn(room, timestep(NEXT), prng.key(0)).memory.log_weights[2]) == 0.0
+
+
+def test_no_memory_holds_nothing_and_teaches_no_query(state):
+    agent = SMALL.replace(memory="none")
+    start = agent.init(prng.key(3), S, A)
+    now, _ = agent.begin(start, one_hot(1), prng.key(1))
+    for k in range(2):
+        now, _ = agent.step(now, timestep(one_hot(k), 0.5), prng.key(2 + k))
+        assert int(now.memory.count) == 0 and now.decision.recalled.tolist() == [0.0] * S
+    for name in ("query", "write", "temperature"):
+        assert_equal(getattr(now.params, name), getattr(start.params, name))
+    assert not same_leaves(now.params.policy, start.params.policy)
 
 
 # -- what is remembered when
@@ -324,7 +437,13 @@ FLOATS = {
     "query_gain": 2.0,
     "write_gain": 2.0,
     "temperature_start": 2.0,
-    "value_factor": 2.0,
+    "surprise": 0.5,
+    "trace_decay": 0.5,
+    "value_rate": 2.0,
+    "policy_rate": 2.0,
+    "query_rate": 2.0,
+    "write_rate": 2.0,
+    "credit_cap": 0.5,
     "terminal_value": 0.5,
     "log_weight_floor": -0.01,
 }
@@ -333,6 +452,7 @@ CHOICES = {
     "hidden": 2,
     "estimator": "every",
     "memory": "fifo",
+    "oracle_bit": 1,
     "activation": "relu",
     "initializer": "glorot",
     "critic_start": "zero",
@@ -362,11 +482,6 @@ def usual():
     return short_life(SMALL)
 
 
-def same(a, b):
-    a, b = jax.tree.leaves(a), jax.tree.leaves(b)
-    return len(a) == len(b) and all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-
 @pytest.mark.parametrize("option", [*FLOATS, *CHOICES])
 def test_every_option_does_something(option, usual):
     changed = SMALL.replace(**{option: {**FLOATS, **CHOICES}[option]})
@@ -375,7 +490,7 @@ def test_every_option_does_something(option, usual):
         shapes = jax.eval_shape(lambda: changed.init(prng.key(0), S, A))
         assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[0])
     else:
-        assert not same(short_life(changed), usual)
+        assert not same_leaves(short_life(changed), usual)
 
 
 def test_every_option_is_tested():
@@ -402,12 +517,17 @@ BAD = [
     ("entropy", -0.1, r"entropy=-0.1 is outside \[0.0, 10.0\]"),
     ("temperature_start", 0.0, r"temperature_start=0.0 is outside \(0.0, inf\]"),
     ("bias_rate", -1.0, r"bias_rate=-1.0 is outside \[0.0, inf\]"),
-    ("value_factor", math.nan, r"value_factor=nan is outside \[0.0, inf\]"),
+    ("value_rate", math.nan, r"value_rate=nan is outside \[0.0, inf\]"),
+    ("surprise", -0.1, r"surprise=-0.1 is outside \[0.0, 10.0\]"),
+    ("trace_decay", 1.5, r"trace_decay=1.5 is outside \[0.0, 1.0\]"),
+    ("credit_cap", 0.0, r"credit_cap=0.0 is outside \(0.0, inf\]"),
+    ("oracle_bit", -1, "oracle_bit=-1 must be None or the place of an element of the observation"),
+    ("oracle_bit", 1.0, "oracle_bit=1.0 must be None or the place"),
     ("write_gain", math.nan, "write_gain=nan is outside"),
     ("terminal_value", math.nan, "terminal_value=nan is outside"),
     ("log_weight_floor", 0.5, r"log_weight_floor=0.5 is outside \[-inf, 0.0\]"),
     ("estimator", "all", "estimator='all': choose one of 'queried', 'every'"),
-    ("memory", "lifo", "memory='lifo': choose one of 'reservoir', 'uniform', 'fifo'"),
+    ("memory", "lifo", "memory='lifo': choose one of 'reservoir', 'uniform', 'fifo', 'none'"),
     ("activation", "gelu", "activation='gelu': choose one of 'tanh', 'relu', 'sigmoid'"),
     ("initializer", "he", "initializer='he': choose one of 'normal', 'glorot', 'uniform'"),
     ("critic_start", "one", "critic_start='one': choose one of 'zero', 'random'"),
@@ -428,8 +548,12 @@ def test_bad_values_are_refused(option, bad, message):
 def test_presets():
     paper = EpisodicActorCritic.preset("paper")
     assert (paper.learning_rate, paper.discount, paper.entropy) == (0.005, 1.0, 0.0)
+    assert (paper.surprise, paper.trace_decay, paper.credit_cap) == (0.0, 0.0, math.inf)
+    for kind in ("rate", "gain"):
+        assert all(getattr(paper, f"{name}_{kind}") == 1 for name in ("value", "policy", "query", "write"))
     assert (paper.hidden, paper.estimator, paper.memory, paper.write) == (10, "queried", "reservoir", "after")
     robust = EpisodicActorCritic.preset("robust", memory_size=7)
+    assert robust == EpisodicActorCritic(memory_size=7), "robust is the default"
     assert robust.discount < 1 and robust.entropy > 0 and robust.memory_size == 7
     assert EpisodicActorCritic.preset("robust", discount=0.5).discount == 0.5
     assert set(PRESETS) == {"paper", "robust"}

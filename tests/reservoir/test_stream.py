@@ -100,7 +100,7 @@ def test_subsets_follow_the_law(n, kind):
     assert chisquare(observed, expected / expected.sum() * sum(observed)).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("n", "t", "runs"), [(3, 300, 3000), (16, 600, 1500), (64, 2000, 500)])
+@pytest.mark.parametrize(("n", "t", "runs"), [(3, 300, 3000), (16, 600, 1500), (64, 2000, 500), (200, 3000, 300)])
 def test_long_streams_follow_the_law(n, t, runs):
     """Inclusion of every item, with skipping and deferred blocks at work."""
     rng = np.random.default_rng(0)
@@ -116,6 +116,25 @@ def test_long_streams_follow_the_law(n, t, runs):
     assert np.abs(z).max() < 5
     # A sum of squared z-scores under a fixed total; its spread is that of a chi-square to within the correlations.
     assert abs(np.sum(z**2) - t) < 5 * math.sqrt(2 * t)
+
+
+@pytest.mark.parametrize("n", [2, 64, 65, 200])
+def test_the_search_for_an_item_to_drop(n):
+    """Its bounds hold at every rank, and it draws as one flip a rank would."""
+    rng = np.random.default_rng(n)
+    r = Reservoir(n, seed=0)
+    r.extend(range(20 * n), rng.lognormal(0, 1, 20 * n))
+    state = r._state
+    before, at = state.rows[:, 1:-1], state.rows[:, 2:]  # by slot; of ranks 2 … n
+    goes = (before - at) / (before + state.weights[:, None])
+    span = np.arange(1, n) // passes.SPAN
+    assert (state.least[:, span] <= 1 - goes + 1e-15).all()
+    stay = state.least[state.order, np.arange(n) // passes.SPAN]
+    assert (stay > 0.5).any() == (n > passes.SPAN)
+    goes = np.append(1.0, goes[state.order[1:], np.arange(n - 1)])  # by rank
+    law_of_rank = goes * np.append(np.cumprod((1 - goes)[:0:-1])[::-1], 1.0)
+    ranks = [passes._rank_to_drop(state.rows, state.weights, state.order, stay, state.rng) for _ in range(50 * n)]
+    assert chisquare(np.bincount(ranks, minlength=n + 1)[1:], law_of_rank * len(ranks)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("a", "b", "more"), [(200, 300, 0), (50, 400, 150), (10, 7, 100)])

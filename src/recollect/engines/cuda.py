@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from recollect.agents.episodic import EpisodicActorCritic
@@ -19,7 +20,7 @@ _MEMORIES = {"reservoir": 0, "uniform": 1, "fifo": 2, "none": 3}
 def lanes(agent: EpisodicActorCritic, env: SecretInformant) -> int:
     """Lanes that live one run: enough for the widest of its vectors."""
     n = agent.memory_size
-    return max(agent.hidden, env.observation_size, env.num_actions, n + 1, (n + 6) // 4 + 1)
+    return max(agent.hidden, env.observation_size, env.num_actions, n, (n + 6) // 4 + 1)
 
 
 def supported(agent: Any, env: Any) -> bool:
@@ -48,8 +49,6 @@ def advance(
     limits: tuple[int, int, int, int],
     records: int,
     record: int,
-    traces: bool,
-    warps: int | None = None,
 ) -> tuple[Array, Array]:
     """Go on for ``records`` times ``record`` steps, in place; gives snapshots [record, P, run], marks [record, 2, run].
 
@@ -59,11 +58,11 @@ def advance(
 
     g = lanes(agents, env)
     runs = packed.ints.shape[1]
-    warps = warps or (1 if runs < 132 * 4 * (32 // g) else 2)
+    traces = bool(np.any(np.asarray(agents.trace_decay) > 0))
     sizes = {"S": env.observation_size, "H": agents.hidden, "A": env.num_actions, "N": agents.memory_size}
-    sizes |= {"L": env.length, "D": env.decisions, "G": g, "WARPS": warps, "TRACES": int(traces), "RECORD": record}
+    sizes |= {"L": env.length, "D": env.decisions, "G": g, "WARPS": 1, "TRACES": int(traces)}
     sizes |= {"EVERY": int(agents.estimator == "every"), "MEMORY": _MEMORIES[agents.memory]}
-    sizes |= {"ORACLE": -1 if agents.oracle_bit is None else agents.oracle_bit}
+    sizes |= {"ORACLE": -1 if agents.oracle_bit is None else agents.oracle_bit, "RECORD": record}
     kernel = _module(tuple(sizes.items())).get_function("advance")
     parameters = packing.query_and_write_parameters(agents, env)
     snapshots = cupy.empty((records, parameters, runs), cupy.float32)
@@ -72,10 +71,9 @@ def advance(
     floats, ints, sums = (cupy.from_dlpack(jax.block_until_ready(x)) for x in packed)
     episodes, bin_size, cap, max_steps = limits
     numbers = [runs, records, episodes, bin_size, sums.shape[1], cap, max_steps]
-    per_block = warps * (32 // g)
     kernel(
-        (-(-runs // per_block),),
-        (32 * warps,),
+        (-(-runs // (32 // g)),),
+        (32,),
         (floats, ints, hyper, sums, snapshots, marks, cupy.asarray(env.states), *map(cupy.int32, numbers)),
     )
     cupy.cuda.get_current_stream().synchronize()

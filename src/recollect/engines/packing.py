@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from recollect.actions import CATEGORICAL
@@ -77,6 +78,15 @@ def _flat(parts: list[Array], runs: int) -> Array:
     return jnp.concatenate([part.reshape(runs, -1) for part in parts], axis=1).T
 
 
+def parameters(snapshot: Array, like: Any) -> Any:
+    """One snapshot, [P], as the parameters of one run; those that it does not hold are ``like``'s."""
+    leaves, structure = jax.tree.flatten((like.query, like.write, like.temperature))
+    ends = np.cumsum([leaf.size for leaf in leaves])
+    parts = [part.reshape(leaf.shape) for part, leaf in zip(jnp.split(snapshot, ends[:-1]), leaves, strict=True)]
+    query, write, temperature = jax.tree.unflatten(structure, parts)
+    return like._replace(query=query, write=write, temperature=temperature)
+
+
 @functools.partial(jax.jit, static_argnames="env")
 def pack(env: SecretInformant, run: Any) -> Packed:
     """Runs (with a leading axis) as tables."""
@@ -88,7 +98,7 @@ def pack(env: SecretInformant, run: Any) -> Packed:
     floats = [*jax.tree.leaves((agent.params, agent.traces)), stored.log_weights, *law, run.score]
     ints = [_rows(env, stored.items), stored.ranks, stored.seen, _rows(env, decision.observation)]
     ints += [_rows(env, decision.recalled), decision.slot, decision.action, *jax.tree.leaves(world.instance)]
-    ints += [world.position, world.correct.astype(jnp.int32), key, run.steps, run.episode, run.length]
+    ints += [world.position, world.correct.astype(jnp.int32), key, run.steps, run.episode, run.length, run.faults]
     return Packed(_flat(floats, count), _flat(ints, count), run.sums)
 
 
@@ -124,11 +134,12 @@ def unpack(env: SecretInformant, packed: Packed, like: Any) -> Any:
     env_state = type(world)(instance, take((runs,)), take((runs,)).astype(bool))
     take((runs, 4))
     stored = type(agent.memory)(items, log_weights, ranks, seen, law)
-    steps, episode, length = take((runs,)), take((runs,)), take((runs,))
+    steps, episode, length, faults = (take((runs,)) for _ in range(4))
     return like._replace(
         agent=type(agent)(params, traces, stored, decision),
         env=env_state,
         steps=steps,
+        faults=faults,
         episode=episode,
         score=score,
         length=length,

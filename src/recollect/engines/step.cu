@@ -46,6 +46,7 @@
 #define I_STEPS (I_KEY + 4)
 #define I_EPISODE (I_STEPS + 1)
 #define I_LENGTH (I_EPISODE + 1)
+#define I_FAULTS (I_LENGTH + 1)
 
 #define LOG_INFINITY 1e36f
 #define LOG_ZERO_WEIGHT (-2e36f)
@@ -119,7 +120,7 @@ template <int M> static __device__ __forceinline__ void spread(float *row, const
 
 struct __align__(16) Group {  // shared memory of one run
   float hq[HP], q[HP], h1[HP], h2[HP], a[HP], b[HP], c[HP], d[HP], logits[HP];
-  float rows[TALL * HP];
+  float rows_p[TALL * HP], rows_e[TALL * HP], rows_q[TALL * HP], rows_p2[TALL * HP], rows_e2[TALL * HP];
   u32 words[4 * (WRITE_BLOCKS + 1)];
   float drop[N * N];
   u32 bits[UP4(DRAWS)];
@@ -177,9 +178,9 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
   const float v_end = HYPER(9), floor_w = HYPER(10), surprise = HYPER(11), credit_cap = HYPER(12);
   const u32 k0 = (u32)INT(I_KEY), k1 = (u32)INT(I_KEY + 1);
 
-  // memory: lane i < N holds slot i, lane k <= N the ratio g_k
+  // memory: lane i < N holds slot i and the ratio g_{i+1}; g_0 is infinite
   float logw = in_n ? FLOAT(F_LOGW + l) : 0.f, high = 0.f, low = 0.f;
-  if (MEMORY == 0 && l <= N) { high = FLOAT(F_HIGH + l); low = FLOAT(F_LOW + l); }
+  if (MEMORY == 0 && in_n) { high = FLOAT(F_HIGH + l + 1); low = FLOAT(F_LOW + l + 1); }
   int rank = in_n ? INT(I_RANKS + l) : 0, seen = INT(I_SEEN);
   if (in_n) g.items[l] = INT(I_ITEMS + l);
   if (MEMORY == 0) for (int i = l; i < N * N; i += G) g.drop[i] = FLOAT(F_DROP + i);
@@ -187,7 +188,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
   for (int i = l; i < D; i += G) g.right[i] = INT(I_RIGHT + i);
   int row = INT(I_OBS), row_m = INT(I_RECALLED), slot = INT(I_SLOT), action = INT(I_ACTION);
   int position = INT(I_POSITION), correct = INT(I_CORRECT);
-  int steps = INT(I_STEPS), episode = INT(I_EPISODE), length = INT(I_LENGTH);
+  int steps = INT(I_STEPS), episode = INT(I_EPISODE), length = INT(I_LENGTH), faults = INT(I_FAULTS);
   float score = FLOAT(F_SCORE), keep = 1.f;
   bool live = owner && episode < episodes && steps < max_steps;
   if (owner && !live && l == 0)
@@ -285,7 +286,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
       }
       if (in_n) { FLOAT(F_LOGW + l) = logw; INT(I_RANKS + l) = rank; INT(I_ITEMS + l) = g.items[l]; }
       if (MEMORY == 0) {
-        if (l <= N) { FLOAT(F_HIGH + l) = high; FLOAT(F_LOW + l) = low; }
+        if (in_n) { FLOAT(F_HIGH + l + 1) = high; FLOAT(F_LOW + l + 1) = low; }
         for (int i = l; i < N * N; i += G) FLOAT(F_DROP + i) = g.drop[i];
       }
       for (int i = l; i < L; i += G) INT(I_CHAIN + i) = g.chain[i];
@@ -293,7 +294,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
       if (l == 0) {
         INT(I_SEEN) = seen; INT(I_OBS) = row; INT(I_RECALLED) = row_m; INT(I_SLOT) = slot; INT(I_ACTION) = action;
         INT(I_POSITION) = position; INT(I_CORRECT) = correct; INT(I_STEPS) = steps; INT(I_EPISODE) = episode;
-        INT(I_LENGTH) = length; FLOAT(F_SCORE) = score;
+        INT(I_LENGTH) = length; INT(I_FAULTS) = faults; FLOAT(F_SCORE) = score;
       }
       live = false;
     }
@@ -386,34 +387,27 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
     // An update that is not finite is not made: everything else is bounded by products of these.
     const bool sound = fabsf(delta) < 1e30f && worst < 1e30f && fabsf(g_theta) < 1e30f;
     const float pull = sound ? alpha * delta : 0.f, even = sound ? alpha * rate_p * (entropy + surprise * fabsf(delta)) : 0.f;
-    const float decay = sound ? gamma_lambda * keep : 1.f;
-    if (!sound) { g_theta = dq = d3 = e3 = 0.f; }
+    [[maybe_unused]] const float decay = sound ? gamma_lambda * keep : 1.f;
+    if (!sound) { g_theta = dq = d3 = e3 = 0.f; faults = faults ? faults : -(steps + 1); }
 
     // -- back through the networks; products are laid out by row in shared memory and summed by column
 #if !TRACES
     d3 = fmaf(pull * rate_p, d3, even * e3);
 #endif
-    if (in_a) spread<H>(g.rows + l * HP, pW3, d3);
+    if (in_a) spread<H>(g.rows_p + l * HP, pW3, d3);
+    if (in_a && TRACES) spread<H>(g.rows_e + l * HP, pW3, e3);
+    if (in_s) spread<H>(g.rows_q + l * HP, qW2, dq);
     __syncwarp(FULL);
-    float d2 = in_h ? column<A>(g.rows, l) * (1.f - h2 * h2) : 0.f;
+    const float d2 = in_h ? column<A>(g.rows_p, l) * (1.f - h2 * h2) : 0.f;
+    const float e2 = in_h && TRACES ? column<A>(g.rows_e, l) * (1.f - h2 * h2) : 0.f;
+    const float dhq = in_h ? column<S>(g.rows_q, l) * (1.f - hq * hq) : 0.f;
+    if (in_h) spread<H>(g.rows_p2 + l * HP, pW2, d2);
+    if (in_h && TRACES) spread<H>(g.rows_e2 + l * HP, pW2, e2);
     __syncwarp(FULL);
-    if (in_h) spread<H>(g.rows + l * HP, pW2, d2);
-    __syncwarp(FULL);
-    const float d1 = in_h ? column<H>(g.rows, l) * (1.f - h1 * h1) : 0.f;
-    __syncwarp(FULL);
-    if (in_s) spread<H>(g.rows + l * HP, qW2, dq);
-    __syncwarp(FULL);
-    const float dhq = in_h ? column<S>(g.rows, l) * (1.f - hq * hq) : 0.f;
+    const float d1 = in_h ? column<H>(g.rows_p2, l) * (1.f - h1 * h1) : 0.f;
+    const float e1 = in_h && TRACES ? column<H>(g.rows_e2, l) * (1.f - h1 * h1) : 0.f;
+    // The policy's entropy pulls at once, not through the traces.
 #if TRACES
-    float e2, e1;
-    __syncwarp(FULL);
-    if (in_a) spread<H>(g.rows + l * HP, pW3, e3);
-    __syncwarp(FULL);
-    e2 = in_h ? column<A>(g.rows, l) * (1.f - h2 * h2) : 0.f;
-    __syncwarp(FULL);
-    if (in_h) spread<H>(g.rows + l * HP, pW2, e2);
-    __syncwarp(FULL);
-    e1 = in_h ? column<H>(g.rows, l) * (1.f - h1 * h1) : 0.f;
 #define LEARN_P(p, z, d, e, y, f) do { z = fmaf(decay, z, (d) * (y)); p = fmaf(step, z, fmaf(even * f, (e) * (y), p)); } while (0)
 #else
 #define LEARN_P(p, z, d, e, y, f) p = fmaf((d) * f, (y), p)
@@ -478,7 +472,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
     float accept = MEMORY == 0 ? sigmoid_(margin) : MEMORY == 1 ? fminf(1.f, (float)N / (float)(seen + 1)) : MEMORY == 2 ? 1.f : 0.f;
     const bool counted = log_w != LOG_ZERO_WEIGHT && MEMORY != 3;
     if (MEMORY != 0 && !counted) accept = 0.f;
-    if (MEMORY == 0) accept = __shfl_sync(FULL, accept, base + N);
+    if (MEMORY == 0) accept = __shfl_sync(FULL, accept, base + N - 1);
     const bool full = count == N;
     const bool accepted = happens(uniform_(g.words[0]), uniform_(g.words[1]), accept);
     int at = accepted ? count : N;
@@ -504,12 +498,13 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
     if (MEMORY == 0) {
       const float excess = log1pf(expf(-fabsf(margin)));
       const int before = l > 0 ? lane - 1 : lane;
-      const float high_b = __shfl_sync(FULL, high, before), low_b = __shfl_sync(FULL, low, before);
-      const float margin_b = __shfl_sync(FULL, margin, before), excess_b = __shfl_sync(FULL, excess, before);
-      if (l > 0 && l <= N) {
+      float high_b = __shfl_sync(FULL, high, before), low_b = __shfl_sync(FULL, low, before);
+      float margin_b = __shfl_sync(FULL, margin, before), excess_b = __shfl_sync(FULL, excess, before);
+      if (l == 0) { high_b = LOG_INFINITY; low_b = 0.f; margin_b = log_w - LOG_INFINITY; excess_b = 0.f; }
+      if (in_n) {
         if (at < N) {
           const float gap = (high_b - high) + (low_b - low);
-          g.drop[at * N + l - 1] = -expm1f(-fmaxf(gap, 0.f)) * sigmoid_(-margin_b);
+          g.drop[at * N + l] = -expm1f(-fmaxf(gap, 0.f)) * sigmoid_(-margin_b);
         }
         const float up = margin_b > 0.f ? high_b : margin > 0.f ? log_w : high;
         const float lo = (margin_b > 0.f ? low_b : margin > 0.f ? 0.f : low) + (excess - excess_b);
@@ -527,7 +522,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
           atomicAdd(entry, score); atomicAdd(entry + 1, (float)length); atomicAdd(entry + 2, 1.f);
         }
         logw = -INF; rank = 0; seen = 0;
-        high = l == 0 ? LOG_INFINITY : -LOG_INFINITY; low = 0.f;
+        high = -LOG_INFINITY; low = 0.f;
         score = 0.f; length = 0; episode += 1; position = 0; correct = 1;
         for (int i = l; i < (DRAWS + 3) / 4; i += G) {
           const uint4 w = philox(k0, k1, i, 2u, (u32)steps, 1u);

@@ -348,7 +348,8 @@ def _play(learner: TabularActorCritic, params: Parameters, world: World, keys: j
     def episode(key):
         key_fact, key_steps = jax.random.split(key)
         fact = jax.random.randint(key_fact, (), 0, world.first.size)
-        start = learner.init(key_fact, NOTHING + 1, 2)._replace(params=params)
+        traces = jax.tree.map(jnp.zeros_like, params)
+        start = learner.init(key_fact, NOTHING + 1, 2)._replace(params=params, traces=traces)
         return jnp.sum(jax.lax.scan(step, (start, fact, world.first[fact]), jax.random.split(key_steps, 5))[1], axis=0)
 
     return jax.vmap(episode)(keys)
@@ -356,7 +357,7 @@ def _play(learner: TabularActorCritic, params: Parameters, world: World, keys: j
 
 def monte_carlo(problem: Problem, agent: Tables, n: int, estimator: str, episodes: int, seed: int = 0) -> np.ndarray:
     """Σ_t G_{i,t} of many episodes, [episode, symbol], from the agent's own recall, update and reservoir."""
-    learner = TabularActorCritic(memory_size=n, estimator=estimator, learning_rate=1.0, discount=1.0, entropy=0.0)
+    learner = TabularActorCritic.preset("paper", memory_size=n, estimator=estimator, learning_rate=1.0)
     world = _tabulate(problem, critic_values(problem, agent, n))
     keys = jax.random.split(prng.key(seed), episodes)
     return np.asarray(_play(learner, learner.from_tables(agent), world, keys), np.float64) / agent.weights

@@ -18,13 +18,13 @@ NETWORKS = ("value", "policy", "query", "write")
 
 
 def draw_numbers(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    """Options that are numbers, drawn for ``count`` readings: gains, biases, temperature, value factor."""
+    """Options that are numbers, drawn for ``count`` readings: gains, biases, temperature, step size of V."""
     gains = {f"{name}_gain": np.exp(rng.uniform(np.log(0.1), np.log(3.0), count)) for name in NETWORKS}
     return {
         **gains,
         "bias_rate": rng.choice([0.0, 1.0], count),
         "temperature_start": np.exp(rng.uniform(np.log(0.1), np.log(3.0), count)),
-        "value_factor": rng.choice([1.0, 2.0], count),
+        "value_rate": rng.choice([1.0, 2.0], count),
     }
 
 

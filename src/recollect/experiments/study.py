@@ -1,56 +1,160 @@
-"""Many seeds of the paper's experiments, without the baseline: shares solved, with intervals."""
+"""Many seeds of an experiment: how many runs are solved, how soon, and whether they stay so; with the control memories.
 
-from collections.abc import Callable
+A run counts as solved where the mean return over 1,000 episodes is .95 or more: at the end of the experiment's budget,
+and at twice that budget.
+"""
+
+import concurrent.futures
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from recollect.agents.base import Agent
-from recollect.envs.secret_informant import SecretInformant
-from recollect.statistics import episodes_to_solve, last_block, share_interval
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.compiled import train_iter as train_recurrent
+from recollect.experiments.paper import Experiment, baseline
+from recollect.statistics import share_interval
 from recollect.training import Progress, Result, train
 
 SOLVED = 0.95
+BLOCK = 1_000  # episodes
+
+AGENTS = {
+    "robust": "the robust preset",
+    "paper": "the paper preset",
+    "none": "robust, nothing in memory",
+    "fifo": "robust, the last n states in memory",
+    "uniform": "robust, a uniform sample of the states in memory",
+    "oracle": "robust, but writing exactly the informative states",
+    "gru": "the paper's recurrent baseline",
+}
 
 
-def summarise(result: Result, env: SecretInformant, episodes: int) -> dict[str, Any]:
-    """One row of a results table.
+def episodic(name: str, experiment: Experiment, **changes: Any) -> EpisodicActorCritic:
+    """The agent called ``name`` in ``AGENTS``, for an experiment."""
+    if name == "oracle":
+        changes = {"oracle_bit": experiment.env.informative_bit, **changes}
+    elif name in ("none", "fifo", "uniform"):
+        changes = {"memory": name, **changes}
+    preset = "paper" if name == "paper" else "robust"
+    return EpisodicActorCritic.preset(preset, **{"memory_size": experiment.memory_size, **changes})
 
-    solved: some block of 1/25 of the budget has a mean return above .95. solved_at_end: the last block does, and all
-    episodes were done. Lengths are in units of the shortest episode.
+
+def summarise(returns: np.ndarray, lengths: np.ndarray, shortest: int, budget: int, block: int = BLOCK) -> dict:
+    """One row of a results table, from means over blocks of episodes, [seed, block].
+
+    NaN where a run did not get so far. Lengths are in units of the shortest episode.
     """
-    seeds = len(result.seeds)
-    to_solve = episodes_to_solve(result.returns, episodes)
-    final, length = last_block(result.returns), last_block(result.lengths)
-    solved, at_end = int(np.isfinite(to_solve).sum()), int((final > SOLVED).sum())
+    seeds = len(returns)
+    last = budget // block - 1
+    solved = returns >= SOLVED
+    ever = solved[:, : last + 1].any(axis=1)
+    to_solve = np.where(ever, (np.argmax(solved, axis=1) + 1) * block, np.inf)
+    at_budget, at_twice = solved[:, last], solved[:, -1]
+    both = int((at_budget & at_twice).sum())
+    length = lengths[:, last] / shortest
+    there = np.isfinite(length)
     return {
         "seeds": seeds,
-        "episodes": episodes,
-        "finished": int(result.finished.sum()),
-        "solved": solved,
-        "solved_interval": share_interval(solved, seeds),
-        "solved_at_end": at_end,
-        "solved_at_end_interval": share_interval(at_end, seeds),
-        "median_episodes_to_solve": float(np.median(to_solve)) if 2 * solved > seeds else None,
-        "median_episodes_of_solvers": float(np.median(to_solve[np.isfinite(to_solve)])) if solved else None,
-        "mean_final_return_of_finishers": float(np.nanmean(final)) if result.finished.any() else None,
-        "median_final_length": float(np.nanmedian(length) / env.shortest_episode) if result.finished.any() else None,
-        "median_steps_an_episode": float(np.median(result.steps / episodes) / env.shortest_episode),
+        "budget": budget,
+        "episodes": returns.shape[1] * block,
+        "reached_budget": int(there.sum()),
+        "solved_at_some_time": int(ever.sum()),
+        "solved_at_budget": int(at_budget.sum()),
+        "solved_at_end": int(at_twice.sum()),
+        "solved_at_both": both,
+        "share": both / seeds,
+        "share_interval": share_interval(both, seeds),
+        "median_episodes_to_solve": float(np.median(to_solve)) if 2 * ever.sum() > seeds else None,
+        "slowest_episodes_to_solve": float(to_solve.max()) if ever.all() else None,
+        "return_at_budget": float(np.mean(returns[there, last])) if there.any() else None,
+        "length_at_budget": float(np.mean(length[there])) if there.any() else None,
+        "longest_at_budget": float(np.max(length[there])) if there.any() else None,
     }
 
 
 def study(
-    agent: Agent,
-    env: SecretInformant,
-    episodes: int,
-    seeds: range,
-    max_steps: int | None = None,
+    agent: EpisodicActorCritic,
+    experiment: Experiment,
+    seeds: Sequence[int],
+    *,
+    times_budget: int = 2,
+    max_steps: float = 4.0,
+    engine: str = "auto",
     on_progress: Callable[[Progress], None] | None = None,
-    records_per_call: int = 20,
 ) -> dict[str, Any]:
-    """Train and summarise; ``max_steps`` defaults to 4 times the shortest possible total."""
-    max_steps = max_steps or 4 * episodes * env.shortest_episode
+    """Train to ``times_budget`` times the experiment's episodes and summarise; ``max_steps`` in shortest totals."""
+    block = block_of(experiment)
+    episodes = times_budget * experiment.episodes
     result = train(
-        agent, env, episodes, seeds, max_steps=max_steps, on_progress=on_progress, records_per_call=records_per_call
+        agent,
+        experiment.env,
+        episodes,
+        seeds,
+        max_steps=int(max_steps * episodes * experiment.env.shortest_episode),
+        bins=episodes // block,
+        engine=engine,
+        on_progress=on_progress,
     )
-    return summarise(result, env, episodes)
+    return summarise(result.returns, result.lengths, experiment.env.shortest_episode, experiment.episodes, block)
+
+
+def block_of(experiment: Experiment) -> int:
+    """Episodes of a block: 1,000, or fewer in an experiment that is itself short."""
+    block = min(BLOCK, experiment.episodes)
+    if experiment.episodes % block:
+        raise ValueError(
+            f"episodes={experiment.episodes} must be a multiple of {block}, the block results are judged by"
+        )
+    return block
+
+
+def study_recurrent(
+    experiment: Experiment,
+    seeds: Sequence[int],
+    *,
+    times_budget: int = 2,
+    max_steps: float = 4.0,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """As ``study`` for the paper's recurrent baseline, one run a core at a time."""
+    agent, env, block = baseline(min(experiment.decisions, 2)), experiment.env, block_of(experiment)
+    episodes = times_budget * experiment.episodes
+    limit = int(max_steps * episodes * env.shortest_episode)
+
+    def one(seed: int) -> Result:
+        *_, result = train_recurrent(agent, env, episodes, seed, bins=episodes // block, max_steps=limit)
+        assert isinstance(result, Result)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = []
+        for result in pool.map(one, seeds):
+            results.append(result)
+            on_progress(len(results))
+    returns, lengths = (np.concatenate([getattr(r, name) for r in results]) for name in ("returns", "lengths"))
+    return summarise(returns, lengths, env.shortest_episode, experiment.episodes, block)
+
+
+def table(
+    agents: Sequence[str],
+    experiments: dict[str, Experiment],
+    seeds: Sequence[int],
+    changes: dict[str, Any],
+    *,
+    times_budget: int = 2,
+    max_steps: float = 4.0,
+    watch: Callable[[str, int], Callable[[Progress], None]] = lambda name, episodes: lambda report: None,
+) -> Iterator[dict[str, Any]]:
+    """One row an experiment and agent, as they are done."""
+    limits = {"times_budget": times_budget, "max_steps": max_steps}
+    for title, experiment in experiments.items():
+        for name in agents:
+            row = {"experiment": title, "agent": name}
+            if name == "gru":
+                yield row | study_recurrent(experiment, seeds, **limits)
+            else:
+                agent = episodic(name, experiment, **changes)
+                on_progress = watch(f"{title} {name}", times_budget * experiment.episodes)
+                yield row | study(agent, experiment, seeds, on_progress=on_progress, **limits)

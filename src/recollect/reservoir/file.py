@@ -198,6 +198,7 @@ def _sound(state: State, origins: np.ndarray, given: np.ndarray, items: list[Any
         and bool(np.all((state.index[:held] >= 0) & (state.index[:held] < state.counts[SEEN])))
         and bool(state.rng.any())
         and not any(np.isnan(a).any() for a in (state.g, state.rows, state.weights, state.block, given))
+        and bool(np.all((state.least >= 0) & (state.least <= 1)))
         and (in_logs == 1 or bool(np.all(state.g >= 0) and np.all(state.weights[:held] > 0)))
         and (held == 0 or bool(state.g[held] > (-np.inf if in_logs else 0)))
         and _falling(state.g)

@@ -21,10 +21,11 @@ from recollect.reservoir.ratios import accept_probability, drop_probability, gro
 RANGE = 400  # binary orders of magnitude around the first weight within which the linear pass works
 LEAST, MOST = 2.0**-RANGE, 2.0**RANGE
 GROUP = 64  # items looked at together
+SPAN = 64  # ranks with a common bound on the probability to stay
 POWERS = 12  # power sums that describe a group of items with u = w/g_K ≤ SMALL to 1e-17
-DEGREE = 20  # of the block's polynomial: with Σ u ≤ FULL what is cut off is below 1e-17
-SMALL = 1 / 30
-FULL = 1.4
+SMALL, SMALL_FOR_6, SMALL_FOR_4 = 1 / 30, 1.7e-3, 7e-5  # and below which the first 6 and the first 4 of them do
+DEGREE = 24  # of the block's polynomial: with Σ u ≤ FULL what is cut off is below 1e-17
+FULL, FULL_FOR_20, FULL_FOR_16, FULL_FOR_12 = 2.12, 1.34, 0.71, 0.27  # and below which a lower degree does
 
 SEEN, HELD, SHIFT, IS_LOG = range(4)  # places in State.counts
 BUDGET, UNIT, SUM, POWER_SUMS, POLYNOMIAL = 0, 1, 2, 3, 3 + POWERS  # places in State.block; the last two begin there
@@ -35,6 +36,7 @@ class State(NamedTuple):
 
     g: np.ndarray  # [K+1] ratios, over 2^SHIFT; logs of the unscaled ones when IS_LOG
     rows: np.ndarray  # [n, n+1] g from just before each kept item, by slot, on the scale of g
+    least: np.ndarray  # [n, spans of ranks] by slot: bounds from below on the probability to stay; 0 is always one
     weights: np.ndarray  # [n] by slot, on the scale of g
     index: np.ndarray  # [n] position in the stream, by slot
     order: np.ndarray  # [n] slots in order of arrival, empty ones first
@@ -44,7 +46,10 @@ class State(NamedTuple):
 
     def copy(self) -> "State":
         """Arrays of its own, the same numbers."""
-        return State(*(a.copy() for a in self))
+        held = int(self.counts[HELD])
+        rows = np.zeros(self.rows.shape)
+        rows[:held] = self.rows[:held]
+        return State(**{name: a.copy() for name, a in self._asdict().items() if name != "rows"}, rows=rows)
 
 
 def _fresh_block() -> np.ndarray:
@@ -61,6 +66,7 @@ def empty(n: int, rng: np.ndarray) -> State:
     return State(
         g,
         np.zeros((n, n + 1)),
+        np.zeros((n, (n + SPAN - 1) // SPAN)),
         np.zeros(n),
         np.zeros(n, np.int64),
         np.arange(n),
@@ -71,23 +77,23 @@ def empty(n: int, rng: np.ndarray) -> State:
 
 
 @njit(cache=True, error_model="numpy")
-def _block_polynomial(block):
-    """e_j of the block's items in units of g_K, j = 0 … DEGREE.
+def _block_polynomial(block, degree):
+    """e_j of the block's items in units of g_K, j = 0 … degree.
 
     Items came in singly, straight into a polynomial, or in groups, as power sums p_i, which Newton's identities
-    j b_j = Σ_i (−1)^{i−1} p_i b_{j−i} turn into one; the product of the two is cut off at DEGREE.
+    j b_j = Σ_i (−1)^{i−1} p_i b_{j−i} turn into one; the product of the two is cut off.
     """
     p = block[POWER_SUMS : POWER_SUMS + POWERS]
     singly = block[POLYNOMIAL:]
-    b = np.zeros(DEGREE + 1)
+    b = np.zeros(degree + 1)
     b[0] = 1.0
-    for j in range(1, DEGREE + 1):
+    for j in range(1, degree + 1):
         signed = 0.0
         for i in range(min(j, POWERS), 0, -1):
             signed += p[i - 1] * b[j - i] if i % 2 else -p[i - 1] * b[j - i]
         b[j] = signed / j
-    product = np.zeros(DEGREE + 1)
-    for j in range(DEGREE + 1):
+    product = np.zeros(degree + 1)
+    for j in range(degree + 1):
         for i in range(j + 1):
             product[j] += singly[i] * b[j - i]
     return product
@@ -101,29 +107,51 @@ def relate(g, relative):
         own[k] = g[-1] / g[k]
 
 
+def _nested(degree):
+    """Σ_{j ≤ degree} b_j Π_{i<j} g_K/g_{k−i} for all k, compiled for one degree so that the inner loop unrolls."""
+
+    @njit(cache=True, error_model="numpy", fastmath={"contract"})
+    def nested(b, relative, S):
+        below = relative[DEGREE - degree :]
+        for k in range(len(S)):
+            total = b[degree]
+            for j in range(1, degree + 1):
+                total = b[degree - j] + below[j + k] * total
+            S[k] = total
+
+    return nested
+
+
+_nested_12, _nested_16, _nested_20, _nested_24 = (_nested(degree) for degree in (12, 16, 20, DEGREE))
+
+
+@njit(cache=True, error_model="numpy")
+def _block_sums(relative, block, S):
+    """S_k = Σ_j b_j Π_{i<j} g_K/g_{k−i}, b_j the block's elementary symmetric polynomials in units of g_K."""
+    if block[SUM] <= FULL_FOR_12:
+        _nested_12(_block_polynomial(block, 12), relative, S)
+    elif block[SUM] <= FULL_FOR_16:
+        _nested_16(_block_polynomial(block, 16), relative, S)
+    elif block[SUM] <= FULL_FOR_20:
+        _nested_20(_block_polynomial(block, 20), relative, S)
+    else:
+        _nested_24(_block_polynomial(block, DEGREE), relative, S)
+
+
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _flush(g, relative, block):
-    """Let the items of the current block join g: g_k ← g_k S_k / S_{k−1}; ``relative`` goes along.
-
-    S_k = Σ_j b_j Π_{i<j} g_K/g_{k−i}, b_j the block's elementary symmetric polynomials in units of g_K.
-    """
+    """Let the items of the current block join g: g_k ← g_k S_k / S_{k−1}; ``relative`` goes along."""
     if block[SUM] == 0.0:
         return
-    b = _block_polynomial(block)
     K = len(g) - 1
-    S, over = np.empty(K + 1), np.empty(K + 1)
-    for k in range(K + 1):
-        nested = b[DEGREE]
-        for j in range(1, DEGREE + 1):
-            nested = b[DEGREE - j] + relative[j + k] * nested
-        S[k] = nested
-    for k in range(K + 1):
-        over[k] = 1.0 / S[k]
-    growth = S[K] * over[K - 1]
-    own = relative[DEGREE:]
-    for k in range(1, K + 1):
-        g[k] *= S[k] * over[k - 1]
-        own[k] *= growth * (S[k - 1] * over[k])
+    S = np.empty(K + 1)
+    _block_sums(relative, block, S)
+    growth = S[K] / S[K - 1]
+    ratios, own, below, here = g[1:], relative[DEGREE + 1 :], S[:-1], S[1:]
+    for k in range(K):
+        over = 1.0 / (below[k] * here[k])  # one division for S_k / S_{k−1} and its inverse
+        ratios[k] *= here[k] * here[k] * over
+        own[k] *= growth * (below[k] * below[k] * over)
     block[SUM:] = 0.0
     block[POLYNOMIAL] = 1.0
     block[UNIT] = 1.0 / g[K]
@@ -155,14 +183,20 @@ def _grow_now(g, relative, block, w):
 
 
 @njit(cache=True, error_model="numpy")
-def _rank_to_drop(rows, weights, order, rng):
-    k = len(order)
-    while k > 1:
-        s = order[k - 1]
-        if uniform(rng) < drop_probability(rows[s, k - 1], rows[s, k], weights[s]):
-            break
-        k -= 1
-    return k
+def _rank_to_drop(rows, weights, order, stay, rng):
+    """The rank that goes, from the newest down, by thinning: stay[k−1] ≤ the probability that rank k stays.
+
+    Most ranks are passed by what ``stay`` alone tells; rows, each far from the next in memory, are rarely read.
+    """
+    limit, passed = uniform(rng), 1.0
+    for k in range(len(order), 1, -1):
+        passed *= stay[k - 1]
+        if passed <= limit:
+            s = order[k - 1]
+            if uniform(rng) * (1.0 - stay[k - 1]) < drop_probability(rows[s, k - 1], rows[s, k], weights[s]):
+                return k
+            limit, passed = uniform(rng), 1.0
+    return 1
 
 
 @njit(cache=True, error_model="numpy")
@@ -181,12 +215,43 @@ def _rank_to_drop_log(rows, weights, order, rng):
 def _place(g, rows, weights, index, order, rank, w, position):
     """Store an item as the newest, in the slot that stands at ``rank`` in the order of arrival."""
     slot = order[rank - 1]
-    for k in range(rank - 1, len(order) - 1):
-        order[k] = order[k + 1]
+    to, newer = order[rank - 1 : -1], order[rank:]  # no index can wrap around, so the loop vectorises
+    for k in range(len(newer)):
+        to[k] = newer[k]
     order[-1] = slot
     rows[slot] = g[: len(order) + 1]
     weights[slot] = w
     index[slot] = position
+
+
+@njit(cache=True, error_model="numpy")
+def _least_stay(G, w, least):
+    """Write, for each span of SPAN ranks, a bound from below on 1 − drop_probability: G only falls with the rank."""
+    steps = np.zeros(SPAN * len(least))
+    own, before, at = steps[1:], G[1:-1], G[2:]
+    for k in range(len(before)):
+        own[k] = before[k] - at[k]
+    bits, steepest = steps.view(np.int64), least.view(np.int64)  # numbers ≥ 0 order as their bits: maxima vectorise
+    for span in range(len(least)):
+        here, top = bits[span * SPAN : (span + 1) * SPAN], 0
+        for k in range(SPAN):
+            top = max(top, here[k])
+        steepest[span] = top
+    for span in range(len(least)):
+        flattest = G[min((span + 1) * SPAN, len(G) - 1) - 1]
+        least[span] = max(0.0, 1.0 - least[span] / (flattest + w))
+
+
+@njit(cache=True, error_model="numpy")
+def _stay_after(rank, order, least, stay):
+    """Let ``stay`` follow ``_place``: ranks above ``rank`` fell by one, and some so entered the span below."""
+    n = len(order)
+    to, newer = stay[rank - 1 : -1], stay[rank:]
+    for k in range(len(newer)):
+        to[k] = newer[k]
+    for k in range(SPAN * ((rank + SPAN - 1) // SPAN), n, SPAN):
+        stay[k - 1] = least[order[k - 1], k // SPAN - 1]
+    stay[n - 1] = least[order[n - 1], (n - 1) // SPAN]
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -207,24 +272,34 @@ def _sums_to_4(w, unit, sums):
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _sums_from_5(w, unit, sums):
-    """Power sums 5 … 12 of u = w · unit over a group."""
-    p5 = p6 = p7 = p8 = p9 = p10 = p11 = p12 = 0.0
+def _sums_5_and_6(w, unit, sums):
+    """Power sums 5 and 6 of u = w · unit over a group."""
+    p5 = p6 = 0.0
     for i in range(len(w)):
         u = w[i] * unit
         v = u * u
         x = v * v
-        y = x * x
         p5 += x * u
         p6 += x * v
-        p7 += x * v * u
-        p8 += y
-        p9 += y * u
-        p10 += y * v
-        p11 += y * v * u
-        p12 += y * x
-    sums[4], sums[5], sums[6], sums[7] = p5, p6, p7, p8
-    sums[8], sums[9], sums[10], sums[11] = p9, p10, p11, p12
+    sums[4], sums[5] = p5, p6
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _sums_from_7(w, unit, sums):
+    """Power sums 7 … 12 of u = w · unit over a group."""
+    p7 = p8 = p9 = p10 = p11 = p12 = 0.0
+    for i in range(len(w)):
+        u = w[i] * unit
+        v = u * u
+        x = v * u
+        y = x * x
+        p7 += y * u
+        p8 += y * v
+        p9 += y * x
+        p10 += y * v * v
+        p11 += y * v * x
+        p12 += y * y
+    sums[6], sums[7], sums[8], sums[9], sums[10], sums[11] = p7, p8, p9, p10, p11, p12
 
 
 @njit(cache=True, error_model="numpy")
@@ -235,7 +310,7 @@ def _add_singly(u, block):
 
 
 @njit(cache=True, error_model="numpy")
-def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
+def pass_linear(w, g, rows, least, weights, index, order, block, counts, rng):
     """Show the weights ``w`` (already over 2^SHIFT) to the reservoir; 0 is seen and never kept.
 
     Returns how many it took: it stops before the first that is not a weight or that does not fit the scale.
@@ -243,6 +318,9 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
     n = len(order)
     K = len(g) - 1
     sums = np.empty(POWERS)
+    stay = np.empty(n)
+    for k in range(n):
+        stay[k] = least[order[k], k // SPAN]
     relative = np.zeros(DEGREE + len(g))
     if g[K] > 0.0:
         relate(g, relative)
@@ -260,22 +338,27 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
                     break
                 block[SUM] += sums[0]
                 block[BUDGET] -= sums[0] * spend
-                powers = 4  # where u^5 and up add less than 1e-17 to a full block
-                if top > 9e-5:
+                powers = 4
+                if top > SMALL_FOR_4:
+                    powers = 6
+                    _sums_5_and_6(group, unit, sums)
+                if top > SMALL_FOR_6:
                     powers = POWERS
-                    _sums_from_5(group, unit, sums)
+                    _sums_from_7(group, unit, sums)
                 for m in range(powers):
                     block[POWER_SUMS + m] += sums[m]
                 i += GROUP
         for j in range(i, min(i + GROUP, len(w))):
             here = w[j]
+            i = j + 1
             if here == 0.0:
                 continue
             # With all K ratios positive no weight is too small: it adds to them, or it is lost in their rounding.
             if not (here <= MOST and (here >= LEAST or (here > 0.0 and g[K] > 0.0))):
                 counts[SEEN] = start + j
                 return j
-            if here * block[UNIT] + block[SUM] > FULL:
+            flushed = here * block[UNIT] + block[SUM] > FULL
+            if flushed:
                 _flush(g, relative, block)
             rank = 0
             if counts[HELD] < n:
@@ -287,19 +370,23 @@ def pass_linear(w, g, rows, weights, index, order, block, counts, rng):
                 hazard = here / g[n]
                 block[BUDGET] -= hazard
                 if block[BUDGET] < 0.0:
+                    flushed = True
                     _flush(g, relative, block)
                     bound = -math.expm1(-hazard)
                     if uniform(rng) * bound < accept_probability(g[n], here):
-                        rank = _rank_to_drop(rows, weights, order, rng)
+                        rank = _rank_to_drop(rows, weights, order, stay, rng)
                     block[BUDGET] = exponential(rng)
             if rank > 0:
                 _place(g, rows, weights, index, order, rank, here, start + j)
+                _least_stay(rows[order[n - 1]], here, least[order[n - 1]])
+                _stay_after(rank, order, least, stay)
             u = here * block[UNIT]
             if u <= FULL:
                 _add_singly(u, block)
             else:
                 _grow_now(g, relative, block, here)
-        i = min(i + GROUP, len(w))
+            if flushed:
+                break  # a new block: from here on items may go in groups again
     counts[SEEN] = start + len(w)
     return len(w)
 

@@ -1,0 +1,163 @@
+"""``recollect bench train``: steps per second of the whole online loop, environment and all."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from recollect import training
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.envs.secret_informant import SecretInformant
+from recollect.experiments.paper import FIGURES
+from recollect.experiments.study import episodic
+
+RUNS = (1, 8, 64, 256, 1_024, 3_168, 16_384)
+ENDLESS = (2**30, 2**30, 2**31 - 1, 2**31 - 1)
+
+
+def _ready(runs: Any) -> None:
+    jax.block_until_ready(runs.agent.params.temperature)
+
+
+def measure(
+    agent: EpisodicActorCritic, env: SecretInformant, runs: int, engine: str = "auto", seconds: float = 1.0
+) -> dict[str, Any]:
+    """Steps per second of ``runs`` runs at once: the best of three stretches of about ``seconds``."""
+    engine = training.choose_engine(agent, env, engine)
+    agents = training._broadcast(agent, runs)
+    state = training._start(agents, env, jnp.arange(runs, dtype=jnp.uint32), 10)
+    _ready(state)
+
+    def stretch(state, records):
+        begun = time.perf_counter()
+        state, _ = training.advance(engine, agents, env, state, ENDLESS, records)
+        _ready(state)
+        return state, time.perf_counter() - begun
+
+    state, first = stretch(state, 1)
+    state, once = stretch(state, 1)
+    records = max(1, min(int(seconds / once), 2**28 // (4 * 311 * runs), 400))
+    if records > 1:
+        state, _ = stretch(state, records)  # another number of records is another program
+    taken = []
+    for _ in range(3):
+        state, passed = stretch(state, records)
+        taken.append(passed / (records * training.RECORD))
+    best = min(taken)
+    return {
+        "engine": engine,
+        "runs": runs,
+        "microseconds_a_step": best * 1e6,
+        "steps_per_second": runs / best,
+        "compile_seconds": first - once,
+    }
+
+
+def by_runs(
+    agent: EpisodicActorCritic,
+    env: SecretInformant,
+    engines: Sequence[str],
+    runs: Sequence[int] = RUNS,
+    seconds: float = 1.0,
+    report: Callable[[str], None] = lambda text: None,
+) -> list[dict[str, Any]]:
+    """One row an engine and number of runs."""
+    rows = []
+    for engine in engines:
+        for count in runs:
+            report(f"{engine}, {count:,} runs")
+            rows.append(measure(agent, env, count, engine, seconds))
+    return rows
+
+
+def growth(
+    engine: str, runs: int, seconds: float = 0.5, report: Callable[[str], None] = lambda text: None
+) -> list[dict[str, Any]]:
+    """How the cost of a step grows with the memory, the networks and the episode, one at a time."""
+    cases = [{"memory_size": n} for n in (1, 3, 16, 64, 256, 1024)] + [{"hidden": h} for h in (10, 64, 256)]
+    cases += [{"length": length} for length in (10, 100, 1000)]
+    rows = []
+    for case in cases:
+        report(f"{case}")
+        env = SecretInformant(length=case.get("length", 10), decisions=2)
+        changes = {k: v for k, v in case.items() if k != "length"}
+        rows.append(case | measure(EpisodicActorCritic(**changes), env, runs, _able(changes, env, engine), seconds))
+    return rows
+
+
+def _able(changes: dict[str, int], env: SecretInformant, engine: str) -> str:
+    try:
+        return training.choose_engine(EpisodicActorCritic(**changes), env, engine)
+    except ValueError:
+        return "jax"
+
+
+def eager(steps: int = 20) -> dict[str, Any]:
+    """The same step written plainly in JAX and not compiled, one run."""
+    agent, env = EpisodicActorCritic(), SecretInformant(10, 2)
+    run = training.start_run(agent, env, jnp.uint32(0), 10)
+    limits = tuple(jnp.int32(x) for x in ENDLESS)
+    with jax.disable_jit():
+        begun = time.perf_counter()
+        for _ in range(steps):
+            run = training.step_run(agent, env, run, *limits)
+        _ready(run)
+    passed = (time.perf_counter() - begun) / steps
+    return {"engine": "eager JAX", "runs": 1, "microseconds_a_step": passed * 1e6, "steps_per_second": 1 / passed}
+
+
+def figure5(seeds: int = 256) -> dict[str, Any]:
+    """Seconds that figure 5 takes to the end, compiled beforehand, and how many of the runs it solves."""
+    experiment = FIGURES["fig5"]
+    agent = episodic("robust", experiment)
+
+    def run(**limits):
+        begun = time.perf_counter()
+        result = training.train(agent, experiment.env, experiment.episodes, range(seeds), bins=50, **limits)
+        return time.perf_counter() - begun, result
+
+    first, _ = run(max_steps=1)
+    passed, result = run()
+    return {
+        "engine": training.choose_engine(agent, experiment.env),
+        "seeds": seeds,
+        "seconds": passed,
+        "seconds_of_the_first_call": first,
+        "steps": int(result.steps.sum()),
+        "longest_run_steps": int(result.steps.max()),
+        "solved_at_the_end": int(np.sum(result.returns[:, -1] >= 0.95)),
+    }
+
+
+def everything(
+    engines: Sequence[str],
+    runs: Sequence[int] | None,
+    seconds: float,
+    skip: Sequence[str] = (),
+    report: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """The whole bench; ``skip`` any of "eager", "growth", "figure5"."""
+    agent, env = EpisodicActorCritic(), SecretInformant(10, 2)
+    names = list(dict.fromkeys(training.choose_engine(agent, env, name) for name in engines))
+    on_gpu = jax.default_backend() == "gpu"
+    rows = []
+    for name in names:
+        counts = runs or (RUNS if on_gpu else tuple(r for r in RUNS if r <= (1_024 if name != "jax" else 64)))
+        rows += by_runs(agent, env, [name], counts, seconds, report)
+    plain = agent.replace(trace_decay=0.0)
+    best = max(rows, key=lambda row: row["steps_per_second"])
+    report("without traces")
+    without = measure(plain, env, best["runs"], best["engine"], seconds)
+    found: dict[str, Any] = {"device": str(jax.devices()[0]), "by_runs": rows, "without_traces": [without]}
+    if "eager" not in skip:
+        report("eager JAX")
+        found["eager"] = [eager()]
+    if "growth" not in skip:
+        found["growth"] = growth(names[0], 256 if on_gpu else 16, seconds / 2, report)
+    if "figure5" not in skip:
+        report("figure 5 to the end, 256 runs" if on_gpu else "figure 5 to the end, 4 runs")
+        found["figure5"] = [figure5(256 if on_gpu else 4)]
+    return found
