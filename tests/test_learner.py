@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shutil
 
 import gymnasium as gym
 import jax
@@ -75,6 +76,20 @@ def test_learning_leaves_metrics(trained):
     assert status["status"] == "finished" and status["steps"] == 250
     config = json.loads((trained.folder / "config.json").read_text())
     assert config["agent"]["options"]["memory_size"] == 2 and config["environment"]["made"]["options"] == {"length": 1}
+
+
+def test_runs_and_verify_know_a_learners_folder(trained, tmp_path):
+    from recollect import runs
+
+    found = runs.summary(trained.folder)
+    assert found["status"] == "finished" and found["progress"] == 1 and -1 <= found["last_return"] <= 1
+    assert [wrong for _, wrong in runs.verify(trained.folder) if wrong] == []
+    with open(trained.folder / "metrics.jsonl") as file:
+        first, *rest = file.readlines()
+    copy = tmp_path / "copy"
+    shutil.copytree(trained.folder, copy)
+    (copy / "metrics.jsonl").write_text("".join([first.replace("0", "1"), *rest]))
+    assert [wrong for _, wrong in runs.verify(copy) if wrong]
 
 
 def test_the_same_seed_gives_the_same_agent(trained, tmp_path):

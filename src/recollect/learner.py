@@ -22,7 +22,7 @@ from recollect.hosting import host_for
 from recollect.normalization import Normalizer
 from recollect.player import Evaluation, Player, play
 from recollect.progress import showing
-from recollect.recording import Recorder, free_folder
+from recollect.recording import GROUP, Recorder, free_folder
 from recollect.runs import versions
 
 RECENT = 64  # observations over which the mean write weight is taken
@@ -168,6 +168,7 @@ class Learner:
             recorder.use_tensorboard()
         each = self.copies if self.shared else 1
         start, goal, clock = self.steps, self.steps + steps, time.monotonic()
+        recorder.begin(goal)
         try:
             with showing(f"{self.source.name} {named.name_of(self.agent)}", start, goal, progress) as show:
                 if self._drawn is None:
@@ -185,10 +186,10 @@ class Learner:
         except EnvironmentFault as fault:
             raise self._stopped(fault) from fault.__cause__
         except KeyboardInterrupt:
-            self.save(recorder.path / "checkpoints" / "learner")
+            self.save(recorder.path / "checkpoints" / GROUP)
             recorder.finish("interrupted", steps=self.steps)
             raise
-        self.save(recorder.path / "checkpoints" / "learner")
+        self.save(recorder.path / "checkpoints" / GROUP)
         recorder.finish("finished", steps=self.steps, episodes=sum(self.episodes))
         return self
 
@@ -242,14 +243,14 @@ class Learner:
         if self._recorder is None:
             name = f"{self.source.name.replace('/', '-')}-{named.name_of(self.agent)}-seed{self.seed}"
             path = Path(folder) if folder is not None else free_folder(name)
-            self._recorder = Recorder(path, {"kind": "learner", **self._meta()})
+            self._recorder = Recorder(path, self._meta())
         elif folder is not None and Path(folder) != self._recorder.path:
             raise ValueError(f"this learner writes to {self._recorder.path} already; folder is for the first call")
         return self._recorder
 
     def _stopped(self, fault: EnvironmentFault) -> EnvironmentFault:
         assert self._recorder is not None
-        saved = self.save(self._recorder.path / "checkpoints" / "learner" / "learner")
+        saved = self.save(self._recorder.path / "checkpoints" / GROUP / "learner")
         full = EnvironmentFault(fault.environment, fault.seed, fault.step, fault.what, str(saved))
         self._recorder.finish("failed", steps=self.steps, reason=str(full))
         return full
@@ -310,7 +311,12 @@ class Learner:
         """Add a checkpoint to the folder ``path``: parameters, memories, running statistics, the agent's definition."""
         arrays = trees.flatten({"live": self.host.unpack(self._packed), "normalizer": self.normalizer.state()})
         counts = {"steps": self.steps, "episodes": self.episodes, "begun": self.fleet.episodes}
-        return checkpoints.save(path, arrays, {"kind": "learner", **self._meta(), **counts})
+        meta = {"kind": "learner", **self._meta(), **counts}
+        if self._recorder is not None:
+            seeds = [self.seed] if self.shared else list(range(self.seed, self.seed + self.copies))
+            name = named.name_of(self.agent)
+            meta["metrics"] = self._recorder.folder.metrics_so_far(GROUP, name, seeds)
+        return checkpoints.save(path, arrays, meta)
 
     @classmethod
     def load(cls, path: Path | str, env: Any = None, *, check: bool = True) -> "Learner":
@@ -322,7 +328,7 @@ class Learner:
             check: run ``check_env`` on it.
         """
         path = Path(path)
-        folder = path / "checkpoints" / "learner" if (path / "checkpoints").is_dir() else path
+        folder = path / "checkpoints" / GROUP if (path / "checkpoints").is_dir() else path
         found = checkpoints.load(folder)
         meta = found.meta
         try:

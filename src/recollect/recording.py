@@ -7,6 +7,9 @@ from typing import Any
 from recollect.errors import RecollectError
 from recollect.runs import RunFolder
 
+GROUP = "learner"
+"""The name under which a learner's checkpoints and metrics are kept."""
+
 COLUMNS: tuple[str, ...] = (
     "seed",
     "steps",
@@ -35,18 +38,18 @@ class Recorder:
 
     def __init__(self, path: Path, config: dict[str, Any]):
         self.path = path
-        self._folder: RunFolder | None = RunFolder(path, config)
-        self._tensorboard: Any = None
+        self.folder = RunFolder(path, {"kind": "learner", "agents": {}, **config})
+        self._held, self._tensorboard = True, None
         with open(path / "metrics.csv", "w", encoding="utf-8", newline="") as out:
             csv.writer(out).writerow(COLUMNS)
 
-    @property
-    def folder(self) -> RunFolder:
-        """The folder, held by this process."""
-        if self._folder is None:
-            self._folder = RunFolder.reopen(self.path)
-            self._folder.set_status("running")
-        return self._folder
+    def begin(self, wanted: int) -> None:
+        """Take the folder, until ``finish``; ``wanted``: how many steps there are to be in the end."""
+        if not self._held:
+            self.folder.take()
+            self._held = True
+        self.wanted = wanted
+        self.folder.set_status("running", wanted=wanted)
 
     def use_tensorboard(self) -> None:
         """Write for TensorBoard as well, under ``tensorboard/``."""
@@ -55,11 +58,11 @@ class Recorder:
                 from tensorboardX import SummaryWriter
             except ImportError as error:
                 raise RecollectError("log='tensorboard' needs tensorboardX: pip install 'recollect[log]'") from error
-            self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
+            self._tensorboard: Any = SummaryWriter(str(self.path / "tensorboard"))
 
     def add(self, agent: str, rows: list[dict[str, Any]]) -> None:
         """Append rows everywhere."""
-        self.folder.append(agent, rows)
+        self.folder.append(agent, rows, GROUP)
         with open(self.path / "metrics.csv", "a", encoding="utf-8", newline="") as out:
             csv.DictWriter(out, COLUMNS, restval="", extrasaction="raise").writerows(rows)
         if self._tensorboard is not None:
@@ -70,9 +73,9 @@ class Recorder:
 
     def finish(self, status: str, **details: Any) -> None:
         """Say how it ended."""
-        self.folder.set_status(status, **details)
+        self.folder.set_status(status, wanted=self.wanted, **details)
         self.folder.log(status, **details)
         self.folder.close()
-        self._folder = None
+        self._held = False
         if self._tensorboard is not None:
             self._tensorboard.flush()
