@@ -47,7 +47,7 @@ ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", 
 ROOMS["tasks"] = set()
 ROOMS["inspection"] = {"agents", "learner"}
 ROOMS["benchmark"] = {"agents", "learner", "statistics", "tasks"}
-ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner"}
+ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner", "native"}
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "inspection", "learner"}
 OPTIONAL = {
     "matplotlib": {"plots"},

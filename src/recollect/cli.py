@@ -874,7 +874,7 @@ def parser() -> argparse.ArgumentParser:
     speed.set_defaults(run=_bench_reservoir)
     loop = subjects.add_parser("host", help="speed of the loop around Gymnasium environments")
     loop.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    loop.add_argument("--steps", type=_count, default=20_000, help="a measurement (default: 20,000)")
+    loop.add_argument("--steps", type=_count, default=2000, help="a measurement (default: 2,000)")
     loop.add_argument("--hidden", type=_count, default=64, help="units of the networks (default: 64)")
     loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
     loop.set_defaults(run=_bench_host)

@@ -193,6 +193,13 @@ class Learner:
         recorder.finish("finished", steps=self.steps, episodes=sum(self.episodes))
         return self
 
+    def advance(self, steps: int) -> None:
+        """Go on learning without writing anything down: the loop alone, for measuring it and for loops of your own."""
+        check_count("steps", steps)
+        if self._drawn is None:
+            self._begin_episodes()
+        self._advance(self.steps + steps, self.copies if self.shared else 1)
+
     def _begin_episodes(self) -> None:
         size = self.vector.size
         self.fleet.reset(self._rows)
