@@ -257,7 +257,7 @@ class Learner:
 
     def _stopped(self, fault: EnvironmentFault) -> EnvironmentFault:
         assert self._recorder is not None
-        saved = self.save(self._recorder.path / "checkpoints" / GROUP / "learner")
+        saved = self.save(self._recorder.path / "checkpoints" / GROUP)
         full = EnvironmentFault(fault.environment, fault.seed, fault.step, fault.what, str(saved))
         self._recorder.finish("failed", steps=self.steps, reason=str(full))
         return full

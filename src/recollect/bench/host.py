@@ -1,5 +1,6 @@
 """How fast the loop around Gymnasium environments is: environment and agent together, one step after another."""
 
+import functools
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,7 +37,7 @@ def speeds(steps: int, hidden: int, env: str, on_progress: Callable[[str], None]
             learner.learn(100, folder=Path(here) / "run", log_every=steps)  # compiles
             # Agents that go through JAX take ten times as long a step.
             own = steps if isinstance(learner.host, NativeHost) else max(steps // 10, 1)
-            found[name] = max(_pace(lambda: learner.advance(own), own) for _ in range(REPEATS))
+            found[name] = max(_pace(functools.partial(learner.advance, own), own) for _ in range(REPEATS))
             learner.close()
     if (a2c := _a2c(env, hidden)) is not None:
         on_progress("Stable-Baselines3's A2C")
