@@ -198,7 +198,8 @@ def test_spaces_are_refused_before_anything_is_compiled():
 
 def test_termination_and_truncation_are_told_apart(tmp_path):
     """Cut episodes bootstrap: the critic's last bias moves by rate · V(next) · V's slope more than at an end."""
-    agent = EpisodicActorCritic(memory_size=1, hidden=4, learning_rate=0.1, discount=0.9, critic_start="random")
+    options = {"learning_rate": 0.1, "discount": 0.9, "critic_start": "random", "value_rate": 1.0}
+    agent = EpisodicActorCritic(memory_size=1, hidden=4, **options)
     learners = [Learner(agent, Probe(length=1, cut=cut), seed=0, check=False) for cut in (False, True)]
     before = learners[0].state().params
     biases = [
