@@ -13,6 +13,7 @@ import pytest
 from recollect import Learner, callbacks, checkpoints
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.encoders import Convolution
 from recollect.envs.t_maze import TMazeEnv
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault
@@ -327,3 +328,34 @@ def test_wrong_calls(tmp_path):
     learner.learn(3, folder=tmp_path / "a")
     with pytest.raises(ValueError, match="writes to"):
         learner.learn(3, folder=tmp_path / "b")
+
+
+class Pictures(Probe):
+    """The same, seen as pictures."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = gym.spaces.Box(0, 255, (6, 5, 2), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.full((6, 5, 2), 7, np.uint8), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return np.full((6, 5, 2), 50 * self.t, np.uint8), *rest
+
+
+def test_pictures_get_an_encoder_that_is_saved_with_the_agent(tmp_path):
+    assert Learner(AGENT, Pictures(), encoder="agent", check=False).agent.encoder is None
+    learner = Learner(AGENT, Pictures()).learn(10, folder=tmp_path / "run")
+    assert learner.agent.encoder == Convolution((6, 5, 2))
+    start = Learner(AGENT, Pictures(), check=False)
+    moved = [
+        np.abs(a - b).max()
+        for a, b in zip(*(jax.tree.leaves(x.state().params.encoder) for x in (learner, start)), strict=True)
+    ]
+    assert max(moved) > 0
+    own = AGENT.replace(encoder=Convolution((6, 5, 2), features=3))
+    Learner(own, Pictures(), check=False).save(tmp_path / "own")
+    assert Learner.load(tmp_path / "own", Pictures(), check=False).agent.encoder == own.encoder

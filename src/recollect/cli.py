@@ -559,12 +559,13 @@ def _benchmark(args: argparse.Namespace) -> None:
 def _bench_host(args: argparse.Namespace) -> None:
     from recollect.bench import host
 
-    rows = host.speeds(args.steps, args.hidden, args.env, _progress)
+    rows = host.speeds(args.steps, args.hidden, args.env, args.agents, _progress)
     if args.json:
         print(json.dumps(rows, indent=1))
         return
     print(f"\nsteps a second on {args.env}, networks of {args.hidden} units; best of {host.REPEATS}\n")
-    _print_table(["learner", "steps/s"], [[name, f"{speed:,.0f}"] for name, speed in rows.items()])
+    columns = ["learner", "steps/s by the clock", "by the process's own time"]
+    _print_table(columns, [[name, f"{r['clock']:,.0f}", f"{r['processor']:,.0f}"] for name, r in rows.items()])
 
 
 def _soak(args: argparse.Namespace) -> None:
@@ -877,6 +878,7 @@ def parser() -> argparse.ArgumentParser:
     loop.add_argument("--steps", type=_count, default=2000, help="a measurement (default: 2,000)")
     loop.add_argument("--hidden", type=_count, default=64, help="units of the networks (default: 64)")
     loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
+    loop.add_argument("--agents", type=_names, default=("episodic", "none", "gru"), help="default: episodic,none,gru")
     loop.set_defaults(run=_bench_host)
     loop = subjects.add_parser("train", help="steps per second of the whole online loop")
     loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
