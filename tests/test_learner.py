@@ -13,7 +13,7 @@ import pytest
 from recollect import Learner, callbacks, checkpoints
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.encoders import Convolution
+from recollect.pictures import Convolution
 from recollect.envs.t_maze import TMazeEnv
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault
@@ -347,15 +347,15 @@ class Pictures(Probe):
 
 
 def test_pictures_get_an_encoder_that_is_saved_with_the_agent(tmp_path):
-    assert Learner(AGENT, Pictures(), encoder="agent", check=False).agent.encoder is None
+    assert Learner(AGENT, Pictures(), pictures="agent", check=False).agent.pictures is None
     learner = Learner(AGENT, Pictures()).learn(10, folder=tmp_path / "run")
-    assert learner.agent.encoder == Convolution((6, 5, 2))
+    assert learner.agent.pictures == Convolution((6, 5, 2))
     start = Learner(AGENT, Pictures(), check=False)
     moved = [
         np.abs(a - b).max()
-        for a, b in zip(*(jax.tree.leaves(x.state().params.encoder) for x in (learner, start)), strict=True)
+        for a, b in zip(*(jax.tree.leaves(x.state().params.pictures) for x in (learner, start)), strict=True)
     ]
     assert max(moved) > 0
-    own = AGENT.replace(encoder=Convolution((6, 5, 2), features=3))
+    own = AGENT.replace(pictures=Convolution((6, 5, 2), features=3))
     Learner(own, Pictures(), check=False).save(tmp_path / "own")
-    assert Learner.load(tmp_path / "own", Pictures(), check=False).agent.encoder == own.encoder
+    assert Learner.load(tmp_path / "own", Pictures(), check=False).agent.pictures == own.pictures

@@ -166,8 +166,8 @@ class Host:
             if weigh is None:
                 return jnp.full(seen.shape[0], jnp.nan)
             params = self._unpack(packed).agent.params
-            encode = getattr(self.agent, "encode", lambda params, s: s)
-            return jax.vmap(lambda s: jnp.exp(weigh(params, encode(params, s))))(seen)
+            see = getattr(self.agent, "see", lambda params, s: s)
+            return jax.vmap(lambda s: jnp.exp(weigh(params, see(params, s))))(seen)
 
         return jax.vmap(one)(packed, observations)
 

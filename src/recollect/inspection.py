@@ -33,10 +33,10 @@ def play(learner: Learner, seed: int = 0, limit: int = 1000) -> list[Moment]:
     player = learner.player(seed)
     look = jax.jit(
         lambda state: agent.query_probabilities(
-            state.params, agent.encode(state.params, state.decision.observation), state.memory
+            state.params, agent.see(state.params, state.decision.observation), state.memory
         )
     )
-    encode = jax.jit(agent.encode)
+    see = jax.jit(agent.see)
     observation, _ = env.reset(seed=seed)
     moments: list[Moment] = []
     over = False
@@ -52,7 +52,7 @@ def play(learner: Learner, seed: int = 0, limit: int = 1000) -> list[Moment]:
             since[k] = found[-1] if found else np.nan
         weights = np.where(filled, np.exp(np.asarray(state.memory.log_weights)), np.nan)
         probabilities = np.where(filled, np.asarray(look(state)), np.nan)
-        here = np.asarray(encode(state.params, state.decision.observation))
+        here = np.asarray(see(state.params, state.decision.observation))
         slot, recalled = int(state.decision.slot) if filled.any() else -1, np.asarray(state.decision.recalled)
         observation, reward, terminated, truncated, _ = env.step(action)
         moments.append(Moment(here, items, weights, since, probabilities, slot, recalled, action, float(reward)))

@@ -13,7 +13,7 @@ import numpy as np
 from recollect import checkpoints, spaces, trees
 from recollect.agents import named
 from recollect.agents.base import Agent, check_choice, check_count
-from recollect.encoders import Convolution
+from recollect.pictures import Convolution
 from recollect.envs import making
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import Copies, EnvironmentFault, Fleet, Vector
@@ -49,7 +49,7 @@ class Learner:
         env_options: for an id, what ``gymnasium.make`` takes besides.
         normalize_observations: show the agent observations minus their running mean over their deviation.
         normalize_rewards: show it rewards over the running deviation of the discounted return.
-        encoder: "auto" gives an agent that sees pictures (boxes of height, width and channels) a small convolutional
+        pictures: "auto" gives an agent that sees pictures (boxes of height, width and channels) a small convolutional
             encoder, unless it has one of its own; "agent" leaves it as it is.
         check: run Gymnasium's ``check_env`` first.
     """
@@ -65,15 +65,15 @@ class Learner:
         env_options: dict[str, Any] | None = None,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
-        encoder: str = "auto",
+        pictures: str = "auto",
         check: bool = True,
     ):
-        check_choice("encoder", encoder, ("auto", "agent"))
+        check_choice("pictures", pictures, ("auto", "agent"))
         check_count("copies", copies)
         check_choice("learners", learners, ("one", "each"))
         if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**31 - copies:
             raise ValueError(f"seed={seed!r} must be a whole number between 0 and 2^31 - 1")
-        self.described, self._encoder = named.describe(agent), encoder
+        self.described, self._pictures = named.describe(agent), pictures
         self._id = {"id": env, "options": env_options or {}} if isinstance(env, str) else None
         if self._id is not None and env_options:
             self.source = making.Source(env, making.make(env, **env_options), lambda: making.make(env, **env_options))
@@ -95,8 +95,8 @@ class Learner:
         if check and not vector:
             making.check(first, self.source.name)
         self.agent: Any = agent.replace(actions=self.actions.distribution)
-        if encoder == "auto" and self.vector.shape is not None and getattr(agent, "encoder", self) is None:
-            self.agent = self.agent.replace(encoder=Convolution(self.vector.shape))
+        if pictures == "auto" and self.vector.shape is not None and getattr(agent, "pictures", self) is None:
+            self.agent = self.agent.replace(pictures=Convolution(self.vector.shape))
         self.seed, self.copies, self.shared = int(seed), copies, learners == "one" and copies > 1
         discount = float(getattr(agent, "discount", 0.99))
         options = (normalize_observations, normalize_rewards, discount)
@@ -309,7 +309,7 @@ class Learner:
             "seed": self.seed,
             "copies": self.copies,
             "learners": "one" if self.shared or self.copies == 1 else "each",
-            "encoder": self._encoder,
+            "pictures": self._pictures,
             "normalize": [self.normalizer.observations is not None, self.normalizer.rewards is not None],
             "versions": versions(),
         }
@@ -351,7 +351,7 @@ class Learner:
                 seed=meta["seed"],
                 copies=meta["copies"],
                 learners=meta["learners"],
-                encoder=meta["encoder"],
+                pictures=meta["pictures"],
                 normalize_observations=meta["normalize"][0],
                 normalize_rewards=meta["normalize"][1],
                 check=check,
@@ -383,7 +383,7 @@ class Learner:
         changed = [
             f"{k}={v!r}"
             for k, v in options.items()
-            if k not in ("actions", "encoder") and v != getattr(type(self.agent), k, v)
+            if k not in ("actions", "pictures") and v != getattr(type(self.agent), k, v)
         ]
         agent = f"{type(self.agent).__name__}({', '.join(changed)})"
         return f"Learner({agent}, {self.source.name!r}, seed={self.seed}, steps={self.steps:,})"

@@ -43,7 +43,7 @@ def supported(agent: Any) -> bool:
         and agent.write == "after"
         and agent.reset_memory
         and agent.oracle_bit is None
-        and agent.encoder is None
+        and agent.pictures is None
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from recollect import prng
 from recollect.actions import MultiCategorical
 from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters, State
-from recollect.encoders import Convolution
+from recollect.pictures import Convolution
 from recollect.networks import Layer
 
 S, A = 4, 3  # size of an observation, number of actions
@@ -462,7 +462,7 @@ CHOICES = {
     "write": "before",
     "reset_memory": False,
     "critic_output": "linear",
-    "encoder": Convolution((2, 2, 1), features=S),
+    "pictures": Convolution((2, 2, 1), features=S),
     "actions": MultiCategorical((A,)),
 }
 
@@ -486,7 +486,7 @@ def usual():
 def test_every_option_does_something(option, usual):
     changed = SMALL.replace(**{option: {**FLOATS, **CHOICES}[option]})
     assert getattr(changed, option) != getattr(SMALL, option)
-    if option in ("memory_size", "hidden", "encoder"):
+    if option in ("memory_size", "hidden", "pictures"):
         shapes = jax.eval_shape(lambda: changed.init(prng.key(0), S, A))
         assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[0])
     else:

@@ -11,7 +11,7 @@ from jax import Array
 from recollect import learning, memory
 from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
-from recollect.encoders import Convolution
+from recollect.pictures import Convolution
 from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, apply_network, init_network
 from recollect.reservoir import kernel
 
@@ -59,7 +59,7 @@ class Parameters(NamedTuple):
     query: Network
     write: Network
     temperature: Array
-    encoder: Any = ()  # of an agent that sees pictures
+    pictures: Any = ()  # of an agent that sees pictures
 
 
 class Decision(NamedTuple):
@@ -123,7 +123,7 @@ class EpisodicActorCritic(Agent):
         terminal_value: V of the state after the end.
         log_weight_floor: lower bound on log w when a state is written; −inf for none (logs do not underflow).
         critic_output: "tanh", as in the paper (returns between −1 and 1), or "linear" for returns of any size.
-        encoder: makes states of pictures, see ``recollect.encoders``; networks and memory work on its output, and it
+        pictures: makes states of pictures, see ``recollect.pictures``; networks and memory work on its output, and it
             learns from the value, the policy and the query. None where observations are states.
         actions: how actions are drawn; ``recollect.Learner`` sets it from the action space.
 
@@ -162,7 +162,7 @@ class EpisodicActorCritic(Agent):
     terminal_value: float = dataclasses.field(default=0.0, metadata=traced())
     log_weight_floor: float = dataclasses.field(default=-math.inf, metadata=traced())
     critic_output: str = "tanh"
-    encoder: Convolution | None = None
+    pictures: Convolution | None = None
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
@@ -210,9 +210,9 @@ class EpisodicActorCritic(Agent):
 
     # -- the networks, at one state
 
-    def encode(self, params: Parameters, observation: Array) -> Array:
+    def see(self, params: Parameters, observation: Array) -> Array:
         """The state that an observation is seen as: itself, or what the encoder makes of it."""
-        return observation if self.encoder is None else self.encoder.apply(params.encoder, observation)
+        return observation if self.pictures is None else self.pictures.apply(params.pictures, observation)
 
     def _net(self, network: Network, x: Array) -> Array:
         return apply_network(network, x, self.activation)
@@ -254,7 +254,7 @@ class EpisodicActorCritic(Agent):
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
         """Fresh parameters and an empty memory."""
-        s, a, h = self.encoder.features if self.encoder else observation_size, num_actions, self.hidden
+        s, a, h = self.pictures.features if self.pictures else observation_size, num_actions, self.hidden
         sizes = {"value": (s, h, 1), "policy": (2 * s, h, h, a), "query": (s, h, s), "write": (s, h, 1)}
         networks = {}
         for (name, size), k in zip(sizes.items(), jax.random.split(key, 4), strict=True):
@@ -269,8 +269,8 @@ class EpisodicActorCritic(Agent):
         observation, state = jnp.zeros(observation_size), jnp.zeros(s)
         stored = MEMORIES[self.memory].init(self.memory_size, state)
         zero = jnp.zeros((), jnp.int32)
-        encoder = self.encoder.init(jax.random.fold_in(key, 4)) if self.encoder else ()
-        params = Parameters(**networks, temperature=theta, encoder=encoder)
+        pictures = self.pictures.init(jax.random.fold_in(key, 4)) if self.pictures else ()
+        params = Parameters(**networks, temperature=theta, pictures=pictures)
         traces = jax.tree.map(jnp.zeros_like, params)
         decision = Decision(observation, state, zero, self.actions.nothing())
         return State(params, traces, stored, decision)
@@ -290,7 +290,7 @@ class EpisodicActorCritic(Agent):
         Paper: Eq. (1)
         """
         u = jax.random.uniform(key, (1 + self.actions.draws,))
-        s = self.encode(state.params, observation)
+        s = self.see(state.params, observation)
         if self.write == "before":
             state = state._replace(memory=self._write(state, s, jax.random.fold_in(key, 0)))
         logits = self._query_logits(state.params, s, state.memory)
@@ -310,7 +310,7 @@ class EpisodicActorCritic(Agent):
         Paper: Eq. (6), Eq. (9), Eq. (10), section 3
         """
         observation, m, slot, action = decision
-        s = self.encode(params, observation)
+        s = self.see(params, observation)
         logits = self.policy_logits(params, s, m)
         log_pi = self.actions.log_probability(logits, action)
         log_q = memory.log_query_probability(self._query_logits(params, s, stored), slot)
@@ -339,9 +339,9 @@ class EpisodicActorCritic(Agent):
         params, traces, stored, decision = state
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
         v_next = jnp.where(
-            timestep.terminated, self.terminal_value, self.value(params, self.encode(params, timestep.observation))
+            timestep.terminated, self.terminal_value, self.value(params, self.see(params, timestep.observation))
         )
-        s = self.encode(params, decision.observation)
+        s = self.see(params, decision.observation)
         delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
@@ -373,5 +373,5 @@ class EpisodicActorCritic(Agent):
             )
 
         theta = moved(params.temperature, direction.temperature, self.query_rate)
-        encoder = jax.tree.map(lambda p, d: moved(p, d, 1.0), params.encoder, direction.encoder)
-        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta, encoder=encoder)
+        pictures = jax.tree.map(lambda p, d: moved(p, d, 1.0), params.pictures, direction.pictures)
+        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta, pictures=pictures)

@@ -10,7 +10,7 @@ from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.encoders import Convolution
+from recollect.pictures import Convolution
 from recollect.errors import FileError
 
 CLASSES: dict[str, type[Agent]] = {
@@ -37,7 +37,7 @@ _NOT_SAVED = ("actions",)  # set from the environment
 def make(name: str, **options: Any) -> Agent:
     """The agent called ``name``, with options of its class on top."""
     cls, fixed = NAMES[name]
-    known = [f.name for f in dataclasses.fields(cls) if f.name not in (*_NOT_SAVED, "encoder")]  # type: ignore[arg-type]
+    known = [f.name for f in dataclasses.fields(cls) if f.name not in (*_NOT_SAVED, "pictures")]  # type: ignore[arg-type]
     for option in options:
         if option not in known:
             raise ValueError(f"{name} has no option {option!r}; there are {', '.join(known)}")
@@ -80,9 +80,9 @@ def restore(described: Any) -> Agent:
             for name, value in described["options"].items()
             if name in fields or _refuse(name, cls)
         }
-        if options.get("encoder") is not None:
-            form = options["encoder"]
-            options["encoder"] = Convolution(**{**form, "shape": tuple(form["shape"])})
+        if options.get("pictures") is not None:
+            form = options["pictures"]
+            options["pictures"] = Convolution(**{**form, "shape": tuple(form["shape"])})
         return cls(**options)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"not an agent that this release knows: {type(error).__name__}: {error}") from error

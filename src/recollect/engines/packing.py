@@ -54,7 +54,7 @@ def supported(agent: Any, env: Any) -> bool:
         and agent.reset_memory
         and agent.critic_output == "tanh"
         and agent.actions == CATEGORICAL
-        and agent.encoder is None
+        and agent.pictures is None
     )
 
 
