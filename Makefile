@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint fuzz clean
 
 demo: $(READY)
 	rm -rf demo
@@ -18,6 +18,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+fuzz: $(READY)
+	$(BIN)/python tests/reliability/fuzz.py --minutes 10
 
 clean:
 	rm -rf .venv demo build dist

@@ -13,10 +13,10 @@ import pytest
 from recollect import Learner, callbacks, checkpoints
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.pictures import Convolution
 from recollect.envs.t_maze import TMazeEnv
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault
+from recollect.pictures import Convolution
 from recollect.spaces import SpaceError
 
 AGENT = EpisodicActorCritic(memory_size=2, hidden=4)

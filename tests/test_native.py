@@ -162,6 +162,9 @@ def test_who_is_served_by_whom():
         {"write": "before"},
         {"reset_memory": False},
         {"oracle_bit": 1},
+        {"objective": "average"},
+        {"encoder": "projection"},
+        {"forgetting": 0.1},
     ):
         assert not supported(agent_of(**options)), options
     assert not supported(RecurrentActorCritic())

@@ -7,8 +7,8 @@ import pytest
 
 from recollect import prng
 from recollect.agents.episodic import EpisodicActorCritic
-from recollect.pictures import Convolution
 from recollect.host import TimeStep
+from recollect.pictures import Convolution
 
 SHAPE = (4, 4, 2)
 

@@ -50,7 +50,7 @@ def test_a_copy_is_taken():
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({}, "missing: a"),
+        ({}, r"a: expected float32\[2\], got nothing"),
         ({"a": np.zeros(3)}, r"a: expected float32\[2\], got float64\[3\]"),
         ({"a": np.zeros(2, np.int32)}, r"a: expected float32\[2\], got int32\[2\]"),
     ],

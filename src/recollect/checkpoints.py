@@ -147,7 +147,7 @@ def read(path: Path | str, *, like: Shapes | None = None, most: int = LARGEST) -
     head, handle = _open(path, most)
     with os.fdopen(handle, "rb") as file:
         if like is not None:
-            _refuse_differences(path, like, {e["name"]: (tuple(e["shape"]), e["dtype"]) for e in head["arrays"]})
+            refuse_differences(path, like, {e["name"]: (tuple(e["shape"]), e["dtype"]) for e in head["arrays"]})
         try:
             content = file.read(head["bytes"])
         except (OSError, MemoryError) as error:
@@ -256,15 +256,16 @@ def _check_manifest(head: dict[str, Any], most: int) -> None:
         raise ValueError(f"its arrays have {end:,} bytes; {head['bytes']!r} are promised and {most:,} allowed")
 
 
-def _refuse_differences(path: Path, expected: Shapes, got: Shapes) -> None:
+def refuse_differences(where: Path | str, expected: Shapes, got: Shapes) -> None:
+    """Refuse other arrays than are expected, naming each with what was expected and what there is."""
+
     def text(known: Shapes, name: str) -> str:
         return f"{known[name][1]}{list(known[name][0])}" if name in known else "nothing"
 
+    names = dict.fromkeys([*expected, *got])
     wrong = [
-        f"{name}: expected {text(expected, name)}, got {text(got, name)}"
-        for name in dict.fromkeys([*expected, *got])
-        if (name not in expected) or (name not in got) or (tuple(expected[name][0]), expected[name][1]) != got[name]
+        f"{name}: expected {e}, got {g}" for name in names if (e := text(expected, name)) != (g := text(got, name))
     ]
     if wrong:
-        more = f"; and {len(wrong) - 8} more" if len(wrong) > 8 else ""
-        raise FileError(f"{path} is of something else: {'; '.join(wrong[:8])}{more}")
+        more = f"; and {len(wrong) - 50} more" if len(wrong) > 50 else ""
+        raise FileError(f"{where} is of something else: {'; '.join(wrong[:50])}{more}")

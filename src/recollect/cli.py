@@ -2,8 +2,11 @@
 
 import argparse
 import dataclasses
+import functools
+import itertools
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from recollect._version import __version__
@@ -36,6 +39,7 @@ A tour, from a minute to an afternoon:
   recollect study --agents all   many seeds of each figure, beside the control memories and the baseline:
                                  shares solved, with intervals
   recollect atlas                what each choice of the agent does, alone and in pairs, on one page
+  recollect extensions abstract  states that are more than an observation; continuing: tasks without ends
   recollect tune 1               the paper's grid for the recurrent baseline
   recollect readings             search the choices that the paper leaves open
 
@@ -163,29 +167,53 @@ def _bench_algorithm1(args: argparse.Namespace) -> None:
 
 def _check_out(args: argparse.Namespace) -> None:
     """Refuse a place for the report before the work begins rather than after it."""
+    from recollect.experiments.sweep import journal_of
+
     if args.out is None:
+        if args.resume:
+            raise RecollectError("--resume: say with --out which report to go on with")
         return
-    if args.out.exists():
-        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+    if not args.resume:
+        for path in (args.out, journal_of(args.out)):
+            if path.exists():
+                raise RecollectError(
+                    f"{path} exists already: choose another --out, or remove it; --resume does what is missing"
+                )
     try:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.touch()
-        args.out.unlink()
+        if not args.out.exists():
+            args.out.touch()
+            args.out.unlink()
     except OSError as error:
         raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
 
 
-def _write_report(args: argparse.Namespace, report: dict, quiet: bool = False) -> None:
-    from recollect.runs import command_line, plain, versions
+def _sweep(args: argparse.Namespace, units: Mapping[str, Callable[[], object]]) -> tuple[dict, dict]:
+    """Do all units, or those that are missing; the config is what was asked, but for where and how to watch."""
+    from recollect.experiments.sweep import run_all
 
-    text = json.dumps(plain({"command": command_line(), "versions": versions(), **report}), indent=1, allow_nan=False)
+    aside = ("run", "out", "resume", "records", "draw", "picture")
+    config = {name: value for name, value in vars(args).items() if name not in aside}
+
+    def say(text: str) -> None:
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    return run_all(units, config, args.out, resume=args.resume, say=say)
+
+
+def _write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:
+    from recollect.runs import command_line, versions, write_json
+
+    whole = {"command": command_line(), "versions": versions(), **report, **({"errors": errors} if errors else {})}
     if args.out is None:
-        print(text)
+        print(json.dumps(whole, indent=1))
     else:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(text + "\n")
-        if not quiet:
-            print(f"written: {args.out}")
+        write_json(args.out, whole)
+        print(f"written: {args.out}")
+    if errors:
+        again = "; --resume tries again" if args.out else ""
+        raise RecollectError(f"failed: {'; '.join(f'{name}: {error}' for name, error in errors.items())}{again}")
 
 
 def _print_verdict(verdict: dict) -> None:
@@ -349,42 +377,33 @@ def _changes(settings: list[tuple[str, object]]) -> dict[str, object]:
     return dict(settings)
 
 
-def _study(args: argparse.Namespace) -> None:
-    from recollect.experiments import study
+def _experiments(args: argparse.Namespace) -> dict:
     from recollect.experiments.paper import FIGURES, HARDER
-    from recollect.progress import Lines
+    from recollect.experiments.study import block_of
 
-    _check_out(args)
-    changes = _changes(args.set)
     experiments = {name: (FIGURES | HARDER)[name] for name in args.figures}
     if args.episodes is not None:
         experiments = {name: e._replace(episodes=args.episodes) for name, e in experiments.items()}
     for experiment in experiments.values():
-        study.block_of(experiment)
-        for agent in args.agents:  # refused before the first of them trains
-            if agent != "gru":
-                study.episodic(agent, experiment, **changes)
+        block_of(experiment)
+    return experiments
+
+
+def _study(args: argparse.Namespace) -> None:
+    from recollect.experiments import study
+    from recollect.progress import Lines
+
+    _check_out(args)
+    changes, experiments = _changes(args.set), _experiments(args)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     limits = {"times_budget": 1 if args.once else 2, "max_steps": args.max_steps}
-    rows = []
-    for row in study.table(args.agents, experiments, seeds, changes, watch=Lines, **limits):
-        rows.append(row)
-        low, high = row["share_interval"]
-        print(
-            f"  {row['experiment']} {row['agent']}: solved at the budget {row['solved_at_budget']}, "
-            f"at {row['episodes']:,} episodes {row['solved_at_end']}, both {row['solved_at_both']} of {row['seeds']} "
-            f"({low:.3f} to {high:.3f}); median {row['median_episodes_to_solve']}; length {row['length_at_budget']}",
-            file=sys.stderr,
-            flush=True,
-        )
-        if args.out is not None:
-            _write_report(args, {"changes": changes, "rows": rows}, quiet=True)
-    _write_report(args, {"changes": changes, "rows": rows})
+    units = study.units(args.agents, experiments, seeds, changes, watch=Lines, **limits)
+    rows, errors = _sweep(args, units)
+    _write_report(args, {"changes": changes, "rows": list(rows.values())}, errors)
 
 
 def _atlas(args: argparse.Namespace) -> None:
-    from recollect.experiments.atlas import atlas
-    from recollect.experiments.paper import FIGURES, HARDER
+    from recollect.experiments import atlas
     from recollect.progress import Lines
 
     if args.draw is not None:
@@ -396,31 +415,41 @@ def _atlas(args: argparse.Namespace) -> None:
         print(f"written: {path}")
         return
     _check_out(args)
-    experiments = {name: (FIGURES | HARDER)[name] for name in args.figures}
-    if args.episodes is not None:
-        experiments = {name: e._replace(episodes=args.episodes) for name, e in experiments.items()}
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    rows = []
-    for row in atlas(experiments, seeds, args.parts, max_steps=args.max_steps, watch=Lines):
-        rows.append(row)
-        if args.out is not None and len(rows) % 20 == 0:
-            _write_report(args, {"rows": rows}, quiet=True)
-    _write_report(args, {"rows": rows})
+    units = atlas.units(_experiments(args), seeds, args.parts, max_steps=args.max_steps, watch=Lines)
+    found, errors = _sweep(args, units)
+    _write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
 
 
 def _tune(args: argparse.Namespace) -> None:
     from recollect.experiments.paper import BASELINE_RATES
-    from recollect.experiments.tune import tune_baseline
-
-    def show(row: dict) -> None:
-        print(f"  {row}", file=sys.stderr, flush=True)
+    from recollect.experiments.tune import ranked, try_combination
 
     _check_out(args)
     if args.episodes is not None and args.episodes % 100:
         raise RecollectError(f"--episodes {args.episodes}: a multiple of 100 is needed, the last 100 decide")
-    rates = tuple(BASELINE_RATES[x] for x in args.rates)
-    rows = tune_baseline(args.decisions, args.widths, rates, args.episodes, on_row=show)
-    _write_report(args, {"decisions": args.decisions, "rows": rows})
+    units = {
+        f"width {width}, rate {BASELINE_RATES[x]}": functools.partial(
+            try_combination, args.decisions, width, BASELINE_RATES[x], args.episodes
+        )
+        for width, x in itertools.product(args.widths, args.rates)
+    }
+    rows, errors = _sweep(args, units)
+    _write_report(args, {"decisions": args.decisions, "rows": ranked(list(rows.values()))}, errors)
+
+
+def _extensions(args: argparse.Namespace) -> None:
+    from recollect.experiments.extensions import study_abstract, study_continuing
+
+    args.resume = False
+    _check_out(args)
+    if args.amount is not None and args.amount % 10:
+        raise RecollectError(f"--amount {args.amount}: a multiple of 10 is needed, the last tenth is measured")
+    if args.study == "continuing":
+        rows = study_continuing(args.seeds, args.amount or 80_000, args.first_seed)
+    else:
+        rows = study_abstract(args.seeds, args.amount or 12_000, args.first_seed)
+    _write_report(args, {"study": args.study, "first_seed": args.first_seed, "rows": rows}, {})
 
 
 def _readings(args: argparse.Namespace) -> None:
@@ -432,18 +461,24 @@ def _readings(args: argparse.Namespace) -> None:
     if not 0 <= args.part < args.parts:
         raise RecollectError(f"--part {args.part} --parts {args.parts}: parts are numbered from 0 to {args.parts - 1}")
     experiment = FIGURES[args.figure]
-    which = [(k, program) for k, program in enumerate(programs()) if k % args.parts == args.part]
-    rows = search(
-        experiment,
-        args.readings,
-        args.seeds,
-        which,
-        max_steps=int(args.max_steps * experiment.episodes * experiment.env.shortest_episode),
-        on_progress=Lines(args.figure, experiment.episodes),
-        records_per_call=args.records,
-    )
+
+    def work(k: int, program: dict[str, str]) -> list[dict]:
+        rows = search(
+            experiment,
+            args.readings,
+            args.seeds,
+            [(k, program)],
+            max_steps=int(args.max_steps * experiment.episodes * experiment.env.shortest_episode),
+            on_progress=Lines(args.figure, experiment.episodes),
+            records_per_call=args.records,
+        )
+        return list(rows)
+
+    which = {k: program for k, program in enumerate(programs()) if k % args.parts == args.part}
+    found, errors = _sweep(args, {f"program {k}": functools.partial(work, k, p) for k, p in which.items()})
+    rows = [row for rows in found.values() for row in rows]
     ranked = sorted(rows, key=lambda r: (r["solved_at_end"], r["solved"], r["finished"]), reverse=True)
-    _write_report(args, {"figure": args.figure, "readings": ranked})
+    _write_report(args, {"figure": args.figure, "readings": ranked}, errors)
 
 
 def _train(args: argparse.Namespace) -> None:
@@ -839,6 +874,14 @@ def parser() -> argparse.ArgumentParser:
     atlas.add_argument("--picture", type=Path, help="where --draw puts it; default: beside the file")
     atlas.set_defaults(run=_atlas)
 
+    extensions = commands.add_parser("extensions", help="tasks without ends, states that are more than an observation")
+    extensions.add_argument("study", choices=("continuing", "abstract"))
+    extensions.add_argument("--seeds", type=_count, default=16, help="runs a row (default: 16)")
+    extensions.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    extensions.add_argument("--amount", type=_count, help="steps of a life (80,000), or episodes (12,000)")
+    extensions.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
+    extensions.set_defaults(run=_extensions)
+
     tune = commands.add_parser("tune", help="the paper's grid for the recurrent baseline")
     tune.add_argument("decisions", type=int, choices=(1, 2))
     tune.add_argument("--widths", type=_counts, default=(5, 10, 15, 20), help="comma-separated")
@@ -859,6 +902,10 @@ def parser() -> argparse.ArgumentParser:
     readings.add_argument("--records", type=_count, default=20, help="steps of one compiled call, in 500 (default: 20)")
     readings.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     readings.set_defaults(run=_readings)
+    for command in (study, atlas, tune, readings):
+        command.add_argument(
+            "--resume", action="store_true", help="go on with the report of --out: do only what is missing or failed"
+        )
 
     soak = commands.add_parser("soak", help="train with checkpoints for long and watch memory and open files")
     soak.add_argument("--minutes", type=_multiple, default=60.0, help="default: 60")
@@ -884,7 +931,7 @@ def parser() -> argparse.ArgumentParser:
     loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
     loop.add_argument("--runs", type=_counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
-    loop.add_argument("--skip", type=lambda text: text.split(","), default=[], help="any of eager,growth,figure5")
+    loop.add_argument("--skip", type=lambda text: text.split(","), default=[], help="any of others,growth,figure5")
     loop.add_argument("--json", action="store_true", help="print JSON instead of tables")
     loop.add_argument("--picture", type=Path, help="where to draw steps per second over runs")
     loop.set_defaults(run=_bench_train)

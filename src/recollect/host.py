@@ -163,7 +163,7 @@ class Host:
 
         def one(packed, seen):
             weigh = getattr(self.agent, "log_write_weight", None)
-            if weigh is None:
+            if weigh is None or getattr(self.agent, "encoder", "raw") != "raw":
                 return jnp.full(seen.shape[0], jnp.nan)
             params = self._unpack(packed).agent.params
             see = getattr(self.agent, "see", lambda params, s: s)

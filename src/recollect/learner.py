@@ -13,13 +13,13 @@ import numpy as np
 from recollect import checkpoints, spaces, trees
 from recollect.agents import named
 from recollect.agents.base import Agent, check_choice, check_count
-from recollect.pictures import Convolution
 from recollect.envs import making
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import Copies, EnvironmentFault, Fleet, Vector
 from recollect.host import Live, blank_rows
 from recollect.hosting import host_for
 from recollect.normalization import Normalizer
+from recollect.pictures import Convolution
 from recollect.player import Evaluation, Player, play
 from recollect.progress import showing
 from recollect.recording import GROUP, Recorder, free_folder

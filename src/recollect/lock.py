@@ -24,13 +24,13 @@ LOCK = "lock.json"
 class Lock:
     """Held from construction to ``release``; ``predecessor`` names a holder that had died, or None."""
 
-    def __init__(self, folder: Path, *, break_lock: bool = False):
+    def __init__(self, folder: Path, *, break_lock: bool = False, name: str = LOCK):
         """Take the lock or refuse at once, naming the holder.
 
         ``break_lock``: also take one whose holder ran on another host or before the last restart. One that is held by
         a living process here is never taken.
         """
-        self.path = folder / LOCK
+        self.path = folder / name
         self._handle = _open_locked(self.path)
         try:
             self.predecessor = self._succeed(break_lock)

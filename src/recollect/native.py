@@ -44,6 +44,9 @@ def supported(agent: Any) -> bool:
         and agent.reset_memory
         and agent.oracle_bit is None
         and agent.pictures is None
+        and agent.objective == "discounted"
+        and agent.encoder == "raw"
+        and float(agent.forgetting) == 0
     )
 
 
@@ -596,7 +599,9 @@ class NativeHost:
             )
         stored = kernel.State(flat.items.copy(), m[:, :n].copy(), ints[:, :n], ints[:, n], law)
         decision = Decision(seen[:, 0], seen[:, 1], ints[:, n + 1], ints[:, n + 2])
-        return Live(key, ints[:, n + 3], State(params["theta"], params["traces"], stored, decision))
+        idle: Any = np.zeros(len(ints), np.float32)  # the reward rate, which the discounted objective has no use for
+        state = State(params["theta"], params["traces"], stored, decision, idle, None)
+        return Live(key, ints[:, n + 3], state)
 
     def pack(self, live: Any) -> Flat:
         """The other way."""

@@ -40,8 +40,8 @@ def philox(key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array])
 
 
 def _words(key: Array, position: Array, use: np.uint32) -> tuple[Array, Array, Array, Array]:
-    counter = (position, *(jnp.full_like(position, word) for word in (use, key[2], key[3])))
-    return philox((key[0], key[1]), counter)
+    use_, step, purpose = (jnp.full_like(position, word) for word in (use, key[2], key[3]))
+    return philox((key[0], key[1]), (position, use_, step, purpose))
 
 
 def _new_keys(key: Array, position: Array, use: np.uint32) -> Array:

@@ -140,11 +140,14 @@ class RunFolder:
 
     # -- checkpoints
 
-    def save(self, group: str, agent: str, seeds: Sequence[int], arrays: Mapping[str, np.ndarray]) -> Path:
+    def save(
+        self, group: str, agent: str, seeds: Sequence[int], arrays: Mapping[str, np.ndarray], finished: bool = False
+    ) -> Path:
         """Save the state of the agent's runs of these seeds, and where their metrics end, which are flushed first."""
         metrics = self.metrics_so_far(group, agent, seeds)
         config = {name: value for name, value in self.config.items() if name != "versions"}
-        meta = {"config": config, "versions": self.versions, "exact": self.exact, "metrics": metrics}
+        meta = {"finished": finished, "exact": self.exact, "metrics": metrics}
+        meta |= {"versions": self.versions, "config": config}
         return checkpoints.save(self.path / "checkpoints" / group, arrays, meta, self.keep)
 
     def metrics_so_far(self, group: str, agent: str, seeds: Sequence[int]) -> dict[str, Any]:
@@ -169,9 +172,13 @@ class RunFolder:
         return checkpoints.load(place, like=like, fallback=fallback) if checkpoints.listing(place) else None
 
     def refuse_other_versions(self, found: Sequence[Checkpoint], allow_inexact: bool) -> list[str]:
-        """What differs from the versions that the checkpoints were made with: refused, unless that is asked for."""
+        """What differs from the versions that the checkpoints were made with: refused, unless that is asked for.
+
+        Those of finished groups do not count, as nothing goes on from them.
+        """
         now, wrong = self.versions, []
-        for was in [c.meta.get("versions") for c in found] or [self.config.get("versions")]:
+        going_on = [c.meta.get("versions") for c in found if c.meta.get("finished") is not True]
+        for was in going_on if found else [self.config.get("versions")]:
             was = was if isinstance(was, dict) else {}
             wrong += differences(*({name: v.get(name) for name in BITS_DEPEND_ON} for v in (was, now)))
         wrong = list(dict.fromkeys(wrong))

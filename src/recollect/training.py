@@ -20,7 +20,7 @@ from jax import Array
 
 from recollect import learning, prng, trees
 from recollect.agents.base import Agent
-from recollect.engines import cuda, packing
+from recollect.engines import cpu, cuda, packing
 from recollect.envs.base import Environment
 from recollect.errors import RecollectError
 
@@ -130,7 +130,8 @@ def step_run(
 def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any) -> Record:
     """The write weights and queries as they are now, for environments that name their telling states."""
     write_weights, query_vectors = jnp.full(2, jnp.nan), jnp.full((1, env.observation_size), jnp.nan)
-    if hasattr(env, "decision_states") and hasattr(agent, "log_write_weight"):
+    named = hasattr(env, "decision_states") and hasattr(agent, "log_write_weight")
+    if named and agent.encoder == "raw":  # else an observation alone does not make a state
         weight = jax.vmap(lambda s: jnp.exp(agent.log_write_weight(params, s)))
         kinds = (env.informative_states(), env.uninformative_states())
         write_weights = jnp.stack([jnp.mean(weight(jnp.asarray(k).reshape(-1, env.observation_size))) for k in kinds])
@@ -173,7 +174,8 @@ def _read_snapshots(agents: Agent, env: Environment, snapshots: Array, marks: Ar
 
 def choose_engine(agent: Agent, env: Environment, engine: str = "auto") -> str:
     """The fastest engine that knows this agent and environment on this machine, or the one asked for, if it does."""
-    can = {"cuda": cuda.supported(agent, env), "jax": True}
+    known = packing.supported(agent, env)
+    can = {"cuda": known and cuda.able(agent, env), "cpu": known and jax.default_backend() == "cpu", "jax": True}
     if engine == "auto":
         return next(name for name, able in can.items() if able)
     if engine not in can:
@@ -190,13 +192,15 @@ def advance(
     if engine == "jax":
         return _advance(agents, env, runs, tuple(jnp.int32(x) for x in limits), records=records)
     packed = packing.pack(env, runs)
+    if engine == "cpu":
+        packed = packing.Packed(*(np.array(table) for table in packed))
     snapshots, marks = ENGINES[engine](agents, env, packed, limits, records, RECORD)
     runs = packing.unpack(env, packed, runs)
     return runs, _read_snapshots(agents, env, snapshots, marks, runs.agent.params)
 
 
-ENGINES = {"cuda": cuda.advance}
-RECORDS_PER_CALL = {"jax": 20, "cuda": 200}
+ENGINES = {"cuda": cuda.advance, "cpu": cpu.advance}
+RECORDS_PER_CALL = {"jax": 20, "cpu": 40, "cuda": 200}
 
 
 def _broadcast(agent: Agent, runs: int) -> Agent:
@@ -339,8 +343,8 @@ def train(
         max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
         bins: how many equal parts the metrics are averaged over (default: the largest number up to 100 that divides).
         records_per_call: how much one compiled call does; results do not depend on it. None: what suits the engine.
-        engine: what runs the loop: "jax" runs everything; "cuda" runs the episodic agent on the secret informant, the
-            same to rounding, some 15 times faster; "auto" takes the fastest there is.
+        engine: what runs the loop: "jax" runs everything; "cpu" and "cuda" run the episodic agent on the secret
+            informant, the same to rounding and many times faster; "auto" takes the fastest there is.
         on_progress: called after each compiled call.
     """
     result = None
@@ -361,6 +365,42 @@ def train(
             on_progress(report)
     assert result is not None
     return result
+
+
+@functools.partial(jax.jit, static_argnames=("env", "blocks", "block"))
+def _live(agents: Agent, env: Environment, seeds: Array, blocks: int, block: int) -> tuple[Array, Any]:
+    def one_life(agent, seed):
+        start = start_run(agent, env, seed, 1)
+
+        def one_step(carry, _):
+            t, agent_state, env_state, total = carry
+            key_env, _, key_learn, key_begin = (prng.at(start.key, t, purpose) for purpose in range(4))
+            env_state, timestep = env.step(env_state, agent_state.decision.action, key_env)
+            agent_state = agent.learn(agent_state, timestep, key_learn)
+            agent_state, _ = agent.begin(agent_state, timestep.observation, key_begin)
+            return (t + 1, agent_state, env_state, total + timestep.reward), None
+
+        def one_block(carry, _):
+            (t, agent_state, env_state, total), _ = jax.lax.scan(one_step, (*carry, jnp.zeros(())), length=block)
+            return (t, agent_state, env_state), total / block
+
+        first = (jnp.zeros((), jnp.int32), start.agent, start.env)
+        (_, agent_state, _), rates = jax.lax.scan(one_block, first, length=blocks)
+        return rates, agent_state
+
+    return jax.vmap(one_life)(agents, seeds)
+
+
+def live(
+    agent: Agent, env: Environment, steps: int, seeds: Sequence[int], *, blocks: int = 20
+) -> tuple[np.ndarray, Any]:
+    """Lives without ends, one a seed: reward per step [seed, block], over equal blocks, and the agents' last states.
+
+    For environments that never end an episode (``recollect.envs.continuing``): nothing is ever reset.
+    """
+    _check(seeds, steps, blocks)
+    rates, states = _live(_broadcast(agent, len(seeds)), env, jnp.array(seeds, jnp.uint32), blocks, steps // blocks)
+    return np.asarray(rates), states
 
 
 def default_bins(episodes: int) -> int:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from recollect import prng
+from recollect import checkpoints, prng
 from recollect.errors import FileError
 
 _IMPLEMENTATIONS = (prng.IMPL, "threefry2x32", "rbg", "unsafe_rbg")
@@ -44,15 +44,11 @@ def shapes(like: Any) -> dict[str, tuple[tuple[int, ...], str]]:
 def restore(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
     """The pytree of the form of ``like`` with the values of ``arrays``; any difference is a ``FileError``."""
     expected = shapes(like)
-    if missing := [name for name in expected if name not in arrays]:
-        raise FileError(f"missing: {', '.join(missing)}")
+    got = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
+    checkpoints.refuse_differences("the state", expected, got)
 
     def leaf(path: Any, pattern: Any) -> Any:
-        name = _name(path)
-        value = arrays[name]
-        if (value.shape, value.dtype.name) != expected[name]:
-            shape, dtype = expected[name]
-            raise FileError(f"{name}: expected {dtype}{list(shape)}, got {value.dtype.name}{list(value.shape)}")
+        value = arrays[_name(path)]
         return (
             jax.random.wrap_key_data(jnp.asarray(value), impl=_implementation(pattern)) if _is_key(pattern) else value
         )

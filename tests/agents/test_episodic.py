@@ -11,9 +11,9 @@ import pytest
 
 from recollect import prng
 from recollect.actions import MultiCategorical
-from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters, State
-from recollect.pictures import Convolution
+from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters
 from recollect.networks import Layer
+from recollect.pictures import Convolution
 
 S, A = 4, 3  # size of an observation, number of actions
 SMALL = EpisodicActorCritic(
@@ -57,7 +57,8 @@ def fill(state, filled=(True, True, True), log_weights=(-0.5, -1.5, -3.0), slot=
     )
     recalled = jnp.where(jnp.any(held), items[slot], 0.0)
     decision = Decision(jnp.array([0.0, 1.0, 1.0, 0.0]), recalled, jnp.int32(slot), jnp.int32(action))
-    return State(state.params, jax.tree.map(jnp.zeros_like, state.params), memory, decision)
+    traces = jax.tree.map(jnp.zeros_like, state.params)
+    return state._replace(traces=traces, memory=memory, decision=decision)
 
 
 @pytest.fixture(scope="module")
@@ -444,6 +445,8 @@ FLOATS = {
     "query_rate": 2.0,
     "write_rate": 2.0,
     "credit_cap": 0.5,
+    "reward_rate_step": 0.5,
+    "forgetting": 0.5,
     "terminal_value": 0.5,
     "log_weight_floor": -0.01,
 }
@@ -453,6 +456,9 @@ CHOICES = {
     "estimator": "every",
     "memory": "fifo",
     "oracle_bit": 1,
+    "objective": "average",
+    "encoder": "projection",
+    "encoding_size": 3,
     "activation": "relu",
     "initializer": "glorot",
     "critic_start": "zero",
@@ -465,6 +471,8 @@ CHOICES = {
     "pictures": Convolution((2, 2, 1), features=S),
     "actions": MultiCategorical((A,)),
 }
+
+NEEDS = {"reward_rate_step": {"objective": "average"}, "encoding_size": {"encoder": "projection"}}
 
 
 def short_life(agent):
@@ -486,7 +494,10 @@ def usual():
 def test_every_option_does_something(option, usual):
     changed = SMALL.replace(**{option: {**FLOATS, **CHOICES}[option]})
     assert getattr(changed, option) != getattr(SMALL, option)
-    if option in ("memory_size", "hidden", "pictures"):
+    if option in NEEDS:
+        base = SMALL.replace(**NEEDS[option])
+        assert not same_leaves(short_life(changed.replace(**NEEDS[option])), short_life(base))
+    elif option in ("memory_size", "hidden", "pictures"):
         shapes = jax.eval_shape(lambda: changed.init(prng.key(0), S, A))
         assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[0])
     else:
@@ -518,6 +529,11 @@ BAD = [
     ("temperature_start", 0.0, r"temperature_start=0.0 is outside \(0.0, inf\]"),
     ("bias_rate", -1.0, r"bias_rate=-1.0 is outside \[0.0, inf\]"),
     ("value_rate", math.nan, r"value_rate=nan is outside \[0.0, inf\]"),
+    ("objective", "total", "objective='total': choose one of 'discounted', 'average'"),
+    ("reward_rate_step", 2.0, r"reward_rate_step=2.0 is outside \[0.0, 1.0\]"),
+    ("forgetting", -1.0, r"forgetting=-1.0 is outside \[0.0, inf\]"),
+    ("encoder", "lstm", "encoder='lstm': choose one of 'raw', 'projection', 'recurrent'"),
+    ("encoding_size", 0, "encoding_size=0 must be an integer of at least 1"),
     ("surprise", -0.1, r"surprise=-0.1 is outside \[0.0, 10.0\]"),
     ("trace_decay", 1.5, r"trace_decay=1.5 is outside \[0.0, 1.0\]"),
     ("credit_cap", 0.0, r"credit_cap=0.0 is outside \(0.0, inf\]"),
@@ -640,24 +656,29 @@ class World(NamedTuple):
     pays: np.ndarray  # [situation, action]
 
 
-CHAIN = World(
-    np.array([0, 1, 1, 1]),
-    np.array([[1] * A, [-1] * A, [-1] * A, [-1] * A]),
-    np.array([[0.2] * A, [0.5] * A] + [[0.0] * A] * 2),
-)
-BANDIT = World(np.array([0] * 4), np.full((4, A), -1), np.array([[0.2, 0.8, 0.2]] * 4))
-# Situations 0 and 1 show what to do, 2 and 3 look alike and ask for it.
-RECALL = World(
-    np.array([0, 1, 2, 2]),
-    np.array([[2] * A, [3] * A, [-1] * A, [-1] * A]),
-    np.array([[0.0] * A] * 2 + [[1.0, 0, 0], [0, 1.0, 0]]),
-)
+def world(*situations):
+    """Each: what is shown, where all actions lead or each does, what all pay or each does; six rows for all worlds."""
+    rows = [*situations, *[(0, -1, 0.0)] * (6 - len(situations))]
+    shows, leads, pays = zip(*rows, strict=True)
+    table = [np.array([np.broadcast_to(x, A) for x in column]) for column in (leads, pays)]
+    return World(np.array(shows), *table)
+
+
+CHAIN = world((0, 1, 0.2), (1, -1, 0.5))
+BANDIT = world((0, -1, (0.2, 0.8, 0.2)))
+ASK = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+# Situations 0 and 1 show what to do, the last two look alike and ask for it; between them, maybe, one telling nothing.
+RECALL = world((0, 2, 0.0), (1, 3, 0.0), (2, -1, ASK[0]), (2, -1, ASK[1]))
+NOISE = world((0, 2, 0.0), (1, 3, 0.0), (3, 4, 0.0), (3, 5, 0.0), (2, -1, ASK[0]), (2, -1, ASK[1]))
+# The first action decides; two steps later it pays, and what is seen until then is the same whatever was done.
+LATE = world((0, (3, 1, 3), 0.0), (1, 2, 0.0), (1, -1, 1.0), (1, 4, 0.0), (1, -1, 0.0))
+ENDLESS = world((0, 1, 0.6), (1, 0, 0.0))
 
 
 @jax.jit
 @jax.vmap
 def _live(agent, world, starts, key):
-    """6,000 steps; the parameters at the end and the mean return over the last 1,000 steps."""
+    """6,000 steps; the state at the end and the mean return over the last 1,000 steps."""
     key_init, key_loop = jax.random.split(key)
 
     def start(key):
@@ -678,40 +699,135 @@ def _live(agent, world, starts, key):
     first = start(key_init)
     state, _ = agent.begin(agent.init(key_init, S, A), see(first), key_init)
     (state, _), (rewards, ends) = jax.lax.scan(step, (state, first), jnp.arange(6000))
-    return state.params, jnp.sum(rewards[-1000:]) / jnp.sum(ends[-1000:], dtype=jnp.float32)
+    return state, jnp.sum(rewards[-1000:]) / jnp.sum(ends[-1000:], dtype=jnp.float32)
 
 
 def live(world, starts, seeds=8, **changes):
-    agent = EpisodicActorCritic(memory_size=1, hidden=8, discount=0.9, **changes)
+    agent = EpisodicActorCritic(**{"memory_size": 1, "hidden": 8, "discount": 0.9, "learning_rate": 0.05, **changes})
     runs = jax.tree.map(lambda x: jnp.broadcast_to(jnp.float32(x), (seeds,)), agent)
     tables = World(
         jnp.asarray(world.shows, jnp.int32), jnp.asarray(world.leads, jnp.int32), jnp.asarray(world.pays, jnp.float32)
     )
     tables = jax.tree.map(lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), tables)
-    params, returns = _live(runs, tables, jnp.full(seeds, starts), jax.random.split(prng.key(0), seeds))
-    return agent, params, np.asarray(returns)
+    state, returns = _live(runs, tables, jnp.full(seeds, starts), jax.random.split(prng.key(0), seeds))
+    return agent, state, np.asarray(returns)
+
+
+def of_each(function, params, *bits):
+    """``function(params, states…)`` of every run, the states given by their bits; a bit of None is the zero state."""
+    states = [jnp.zeros(S) if bit is None else jnp.asarray(one_hot(bit)) for bit in bits]
+    return np.asarray(jax.vmap(lambda p: function(p, *states))(params))
 
 
 def test_probe_value():
     """A chain that pays .2 and then .5 at γ = .9: V is .65 and then .5."""
-    agent, params, returns = live(CHAIN, 1, learning_rate=0.05)
+    agent, state, returns = live(CHAIN, 1)
     for bit, v in ((0, 0.65), (1, 0.5)):
-        found = jax.vmap(lambda p, bit=bit: agent.value(p, jnp.asarray(one_hot(bit))))(params)
-        np.testing.assert_allclose(found, v, atol=0.01)
+        np.testing.assert_allclose(of_each(agent.value, state.params, bit), v, atol=0.01)
     np.testing.assert_allclose(returns, 0.7, rtol=1e-4)
 
 
 def test_probe_policy():
     """A bandit whose second arm pays .8, the others .2."""
-    agent, params, _ = live(BANDIT, 1, learning_rate=0.05)
-    logits = jax.vmap(lambda p: agent.policy_logits(p, jnp.asarray(one_hot(0)), jnp.zeros(S)))(params)
+    agent, state, _ = live(BANDIT, 1)
+    logits = of_each(agent.policy_logits, state.params, 0, None)
     assert (np.asarray(jax.nn.softmax(logits))[:, 1] > 0.9).all()
 
 
 def test_probe_recall():
-    """One telling state, then a decision that looks alike whatever was told."""
-    _, _, returns = live(RECALL, 2, learning_rate=0.05)
+    """One telling state, then a decision that looks alike whatever was told: what to do with what is recalled."""
+    agent, state, returns = live(RECALL, 2)
     assert (returns > 0.95).all(), returns
+    for told in (0, 1):
+        logits = of_each(agent.policy_logits, state.params, 2, told)
+        assert (np.asarray(jax.nn.softmax(logits))[:, told] > 0.9).all()
+
+
+def test_probe_write():
+    """A state that tells nothing comes after the one that tells, and there is room for one: its weight must fall."""
+    agent, state, returns = live(NOISE, 2)
+    weights = {bit: np.exp(of_each(agent.log_write_weight, state.params, bit)) for bit in (0, 1, 3)}
+    for telling in (0, 1):
+        assert (weights[3] / weights[telling] < 0.1).all(), weights
+    assert (returns > 0.9).all(), returns
+
+
+def test_probe_query():
+    """Room for both states, so that the query alone decides: it must ask for the telling one."""
+    agent, state, returns = live(NOISE, 2, memory_size=2, write_rate=0.0)
+    q, tau = of_each(agent.query, state.params, 2), np.asarray(jax.vmap(agent.tau)(state.params))
+    for telling in (0, 1):
+        odds = np.exp((q[:, telling] - q[:, 3]) / tau)
+        assert (odds / (1 + odds) > 0.9).all(), odds
+    assert (returns > 0.9).all(), returns
+
+
+def test_probe_traces():
+    """Between the action and what it pays lie two states that look alike: only a trace can tell the action."""
+    agent, state, returns = live(LATE, 1, trace_decay=0.9)
+    choice = np.asarray(jax.nn.softmax(of_each(agent.policy_logits, state.params, 0, None)))
+    assert (choice[:, 1] > 0.9).all() and (returns > 0.9).all(), (choice, returns)
+    _, _, without = live(LATE, 1, trace_decay=0.0)
+    assert np.mean(without) < 0.6, without
+
+
+def test_probe_reward_rate():
+    """No end: .6 at every other step. The average reward is .3, and the state that pays is worth .3 more."""
+    agent, state, _ = live(ENDLESS, 1, objective="average", reward_rate_step=0.01)
+    np.testing.assert_allclose(state.reward_rate, 0.3, atol=0.01)
+    gap = of_each(agent.value, state.params, 0) - of_each(agent.value, state.params, 1)
+    np.testing.assert_allclose(gap, 0.3, atol=0.02)
+
+
+# -- average reward, encoded states
+
+
+def test_average_reward_by_hand(state):
+    """All parameters 0, r̄ = .2, r = .7: δ = .5, V's bias moves by .1 · .5, r̄ by .04 · .5; γ has no say."""
+    agent = SMALL.replace(learning_rate=0.1, objective="average", reward_rate_step=0.04, discount=0.3)
+    zeros = state._replace(params=jax.tree.map(jnp.zeros_like, state.params), reward_rate=jnp.float32(0.2))
+    after = agent.learn(zeros, timestep(NEXT, 0.7), prng.key(0))
+    assert float(after.params.value[-1].bias[0]) == pytest.approx(0.05)
+    assert float(after.reward_rate) == pytest.approx(0.22)
+    idle = agent.learn(zeros, timestep(NEXT, 0.7), prng.key(0), active=False)
+    assert float(idle.reward_rate) == pytest.approx(0.2)
+    assert float(SMALL.learn(state, timestep(NEXT, 0.7), prng.key(0)).reward_rate) == 0.0
+
+
+def test_average_reward_bootstraps_without_discount(state):
+    """δ = r − r̄ + V(S') − V(S), against float64."""
+    agent = SMALL.replace(learning_rate=1.0, objective="average", reward_rate_step=1.0, discount=0.3)
+    after = agent.learn(state._replace(reward_rate=jnp.float32(0.1)), timestep(NEXT, 0.7), prng.key(0))
+    fixed = doubles(state.params)
+    delta = 0.7 - 0.1 + value(fixed, NEXT) - value(fixed, np.asarray(state.decision.observation, float))
+    assert float(after.reward_rate) == pytest.approx(0.1 + delta, rel=1e-5)
+
+
+def test_stored_states_are_encodings():
+    """Recurrent: the observation beside h = tanh(W o + U h); what is stored tells what came before it."""
+    agent = SMALL.replace(encoder="recurrent", encoding_size=5)
+    start = agent.init(prng.key(0), S, A)
+    assert start.memory.items.shape == (3, S + 5)
+    into, back, hidden = (np.asarray(x, float) for x in start.encoder)
+    assert not hidden.any()
+    now, h = agent.begin(start, jnp.asarray(one_hot(1)), prng.key(1))[0], hidden
+    for k in (2, 0):
+        h = np.tanh(into @ one_hot(1 if k == 2 else 2) + back @ h)
+        now, _ = agent.step(now, timestep(one_hot(k)), prng.key(k))
+    np.testing.assert_allclose(now.memory.items[1], [*one_hot(2), *h], rtol=1e-5)
+    np.testing.assert_allclose(now.decision.observation[S:], np.tanh(into @ one_hot(0) + back @ h), rtol=1e-5)
+    over = agent.learn(now, timestep(one_hot(3), terminated=True), prng.key(5))
+    assert not np.asarray(over.encoder.hidden).any(), "the next episode begins without a past"
+    assert_equal(over.encoder[:2], start.encoder[:2])
+
+
+def test_projected_states_forget_the_past():
+    agent = SMALL.replace(encoder="projection", encoding_size=5)
+    start = agent.init(prng.key(0), S, A)
+    now = agent.begin(start, jnp.asarray(one_hot(1)), prng.key(1))[0]
+    now, _ = agent.step(now, timestep(one_hot(2)), prng.key(2))
+    np.testing.assert_allclose(now.decision.observation, np.tanh(np.asarray(start.encoder.into)[:, 2]), rtol=1e-6)
+    assert now.memory.items.shape == (3, 5)
 
 
 def test_a_memory_that_would_not_fit_is_refused():

@@ -293,6 +293,42 @@ def test_chances_below_the_spacing_of_a_uniform():
     assert not draw(0.0, 0.0, 0.0)
 
 
+# --- weights that fade ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rho", [0.3, 3.0])
+def test_ageing_is_the_law_of_weights_that_grow(rho):
+    """Ageing by ρ before each item keeps what weights w e^(ρt) keep, draw by draw, and its ratios are those shifted."""
+    log_weights = np.random.default_rng(1).normal(0, 2, 40).astype(np.float32)
+    fades = grows = kernel.init(3, 0)
+    for t, key in enumerate(jax.random.split(jax.random.key(0), 40)):
+        fades = kernel.add(kernel.age(fades, rho), t, log_weights[t], key)
+        grows = kernel.add(grows, t, log_weights[t] + np.float32(rho * t), key)
+        assert fades.items.tolist() == grows.items.tolist()
+        held = min(t + 1, 3)
+        for part, most in ((fades.law.high[1 : held + 1], 0.0), (fades.law.drop, None)):
+            other = grows.law.high[1 : held + 1] - np.float32(rho * t) if most is not None else grows.law.drop
+            np.testing.assert_allclose(part, other, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(fades.log_weights[fades.ranks > 0], log_weights[fades.items])
+
+
+def test_ageing_lets_new_items_in_for_ever():
+    """Equal weights, n = 1: Σ e^(−ρ age) = e^−ρ/(1 − e^−ρ), so a new item gets in with probability 1 − e^−ρ."""
+
+    def step(state, key):
+        return kernel.add(kernel.age(state, 0.1), 0, 0.0, key), None
+
+    state, _ = jax.lax.scan(step, kernel.init(1, 0), jax.random.split(jax.random.key(0), 20_000))
+    accept, _ = kernel.probabilities(kernel.age(state, 0.1), 0.0)
+    assert float(accept) == pytest.approx(1 - np.exp(-0.1), rel=1e-4)
+
+
+@pytest.mark.parametrize("law", [UNIFORM, FIFO, kernel.NONE], ids=["uniform", "fifo", "none"])
+def test_ageing_leaves_laws_without_weights_alone(law):
+    state = law.init(2, 0)
+    assert kernel.age(state, 1.0) is state
+
+
 # --- the interface --------------------------------------------------------------------------------------------------
 
 

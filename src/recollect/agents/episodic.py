@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,9 @@ from jax import Array
 from recollect import learning, memory
 from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
-from recollect.pictures import Convolution
+from recollect.encoders import ENCODERS, Encoder, encode, forget, init_encoder
 from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, apply_network, init_network
+from recollect.pictures import Convolution
 from recollect.reservoir import kernel
 
 LARGEST_MEMORY = 2**32  # bytes
@@ -63,7 +64,7 @@ class Parameters(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the agent did at one observation, kept until the consequence is known."""
+    """What the agent did in one state (an observation, or its encoding), kept until the consequence is known."""
 
     observation: Array
     recalled: Array
@@ -78,6 +79,8 @@ class State(NamedTuple):
     traces: Parameters  # of the gradients of the scores; back to 0 when an episode ends
     memory: kernel.State
     decision: Decision
+    reward_rate: Array  # r̄, 0 unless the objective is "average"
+    encoder: Encoder | None
 
 
 @register
@@ -99,6 +102,9 @@ class EpisodicActorCritic(Agent):
         learning_rate: step size of plain gradient steps.
         value_rate, policy_rate, query_rate, write_rate: factors on it for each network (τ goes with the query). For V,
             1 is a step along δ ∇V and 2 the literal gradient of δ²; the paper can be read both ways.
+        objective: "discounted" (the paper's, γ = 1 included) or "average", for tasks without ends:
+            δ = r − r̄ + V(S') − V(S), with r̄ learned along δ; ``discount`` has no say then.
+        reward_rate_step: step size of r̄.
         discount: γ.
         entropy: weight of the policy's entropy in its objective; 0 for none.
         surprise: weight of that entropy for each unit of |δ|, on top.
@@ -107,6 +113,11 @@ class EpisodicActorCritic(Agent):
             (Eq. 9).
         credit_cap: bound on the quotient of a state's weight now and its weight when it was stored; inf for none.
         memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo" (the last n), "none".
+        forgetting: ρ: a stored state's weight falls by e^−ρ a step against those still to come; 0, the paper's choice,
+            for never. A memory that is not emptied needs it: without, ever fewer of the new states come in.
+        encoder: what the agent takes for its state, stores and queries: the "raw" observation, a fixed random
+            "projection" of it, or the observation beside a fixed random "recurrent" state; see ``recollect.encoders``.
+        encoding_size: units of the encoder.
         oracle_bit: for comparison: write with weight 1 where this element of the observation is positive and with
             weight 0 elsewhere, instead of by the write network; None to learn.
         activation: of hidden layers: "tanh", "relu", "sigmoid". The paper does not say.
@@ -130,8 +141,12 @@ class EpisodicActorCritic(Agent):
     Paper: section 2, section 3
     """
 
+    learned: ClassVar[tuple[str, ...]] = ("params", "reward_rate")
+
     memory_size: int = 3
     hidden: int = 10
+    objective: str = "discounted"
+    reward_rate_step: float = dataclasses.field(default=0.002, metadata=traced())
     learning_rate: float = dataclasses.field(default=0.02, metadata=traced())
     discount: float = dataclasses.field(default=0.99, metadata=traced())
     entropy: float = dataclasses.field(default=0.0003, metadata=traced())
@@ -144,6 +159,9 @@ class EpisodicActorCritic(Agent):
     estimator: str = "queried"
     credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
     memory: str = "reservoir"
+    forgetting: float = dataclasses.field(default=0.0, metadata=traced())
+    encoder: str = "raw"
+    encoding_size: int = 16
     oracle_bit: int | None = None
     activation: str = "tanh"
     initializer: str = "normal"
@@ -166,7 +184,7 @@ class EpisodicActorCritic(Agent):
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
-        for name in ("memory_size", "hidden"):
+        for name in ("memory_size", "hidden", "encoding_size"):
             check_count(name, getattr(self, name))
         if self.memory == "reservoir" and 4 * int(self.memory_size) ** 2 > LARGEST_MEMORY:
             need = 4 * int(self.memory_size) ** 2
@@ -174,6 +192,10 @@ class EpisodicActorCritic(Agent):
                 f"memory_size={self.memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST_MEMORY:,}"
             )
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
+        check_choice("objective", self.objective, ("discounted", "average"))
+        check_number("reward_rate_step", self.reward_rate_step, 0.0, 1.0)
+        check_number("forgetting", self.forgetting, 0.0, math.inf)
+        check_choice("encoder", self.encoder, ENCODERS)
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("entropy", self.entropy, 0.0, 10.0)
         check_number("surprise", self.surprise, 0.0, 10.0)
@@ -200,6 +222,8 @@ class EpisodicActorCritic(Agent):
         check_choice("partial_read", self.partial_read, ("filled", "all"))
         check_choice("write", self.write, ("after", "before"))
         check_flag("reset_memory", self.reset_memory)
+        if self.pictures is not None and self.encoder != "raw":
+            raise ValueError(f"pictures are seen by their own network: encoder={self.encoder!r} must be 'raw' then")
         check_choice("critic_output", self.critic_output, ("tanh", "linear"))
 
     @classmethod
@@ -254,7 +278,10 @@ class EpisodicActorCritic(Agent):
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
         """Fresh parameters and an empty memory."""
-        s, a, h = self.pictures.features if self.pictures else observation_size, num_actions, self.hidden
+        encoder = init_encoder(self.encoder, jax.random.fold_in(key, 0), observation_size, self.encoding_size)
+        observation = jnp.zeros_like(encode(encoder, jnp.zeros(observation_size))[1])
+        size = self.pictures.features if self.pictures else observation.size
+        s, a, h = size, num_actions, self.hidden
         sizes = {"value": (s, h, 1), "policy": (2 * s, h, h, a), "query": (s, h, s), "write": (s, h, 1)}
         networks = {}
         for (name, size), k in zip(sizes.items(), jax.random.split(key, 4), strict=True):
@@ -266,14 +293,13 @@ class EpisodicActorCritic(Agent):
             networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
         start = jnp.asarray(self.temperature_start, jnp.float32)
         theta = jnp.log(start) if self.temperature == "exp" else start + jnp.log(-jnp.expm1(-start))
-        observation, state = jnp.zeros(observation_size), jnp.zeros(s)
-        stored = MEMORIES[self.memory].init(self.memory_size, state)
+        stored = MEMORIES[self.memory].init(self.memory_size, jnp.zeros(s))
         zero = jnp.zeros((), jnp.int32)
         pictures = self.pictures.init(jax.random.fold_in(key, 4)) if self.pictures else ()
         params = Parameters(**networks, temperature=theta, pictures=pictures)
         traces = jax.tree.map(jnp.zeros_like, params)
-        decision = Decision(observation, state, zero, self.actions.nothing())
-        return State(params, traces, stored, decision)
+        decision = Decision(observation, jnp.zeros(s), zero, self.actions.nothing())
+        return State(params, traces, stored, decision, jnp.zeros(()), encoder)
 
     def _write(self, state: State, s: Array, key: Array) -> kernel.State:
         if self.oracle_bit is None:
@@ -282,13 +308,15 @@ class EpisodicActorCritic(Agent):
             log_w = jnp.where(s[self.oracle_bit] > 0, 0.0, -jnp.inf)
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
         log_w = jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
-        return MEMORIES[self.memory].add(state.memory, s, log_w, key)
+        return MEMORIES[self.memory].add(kernel.age(state.memory, self.forgetting), s, log_w, key)
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Recall a state, choose an action.
 
         Paper: Eq. (1)
         """
+        encoder, observation = encode(state.encoder, observation)
+        state = state._replace(encoder=encoder)
         u = jax.random.uniform(key, (1 + self.actions.draws,))
         s = self.see(state.params, observation)
         if self.write == "before":
@@ -336,17 +364,18 @@ class EpisodicActorCritic(Agent):
 
     def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
         """As ``learn``, and whether the update was finite."""
-        params, traces, stored, decision = state
+        params, traces, stored, decision, reward_rate, encoder = state
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
-        v_next = jnp.where(
-            timestep.terminated, self.terminal_value, self.value(params, self.see(params, timestep.observation))
-        )
+        _, s_next = encode(encoder, timestep.observation)
+        v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, self.see(params, s_next)))
+        discount = self.discount if self.objective == "discounted" else 1.0
+        reward = timestep.reward - reward_rate
         s = self.see(params, decision.observation)
-        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
+        delta = learning.td_error(reward, discount, v_next, self.value(params, s))
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
         (gradient,), (ready,) = pull((one, none)), pull((none, one))
-        decay = jnp.asarray(self.discount * self.trace_decay, delta.dtype)
+        decay = jnp.asarray(discount * self.trace_decay, delta.dtype)
         longer = jax.tree.map(lambda z, g: learning.trace(z, g, decay), traces, gradient)
         openness = self.entropy + self.surprise * jnp.abs(delta)
         moved = self._move(params, jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready))
@@ -358,8 +387,10 @@ class EpisodicActorCritic(Agent):
         if self.write == "after":
             stored = self._write(state, s, key)
         if self.reset_memory:
-            stored = kernel.clear(stored, over)
-        return State(params, traces, stored, decision), sound
+            stored, encoder = kernel.clear(stored, over), forget(encoder, over)
+        if self.objective == "average":
+            reward_rate = reward_rate + jnp.where(learnt, self.reward_rate_step * delta, 0.0)
+        return State(params, traces, stored, decision, reward_rate, encoder), sound
 
     def _move(self, params: Parameters, direction: Parameters) -> Parameters:
         def moved(p, d, rate):

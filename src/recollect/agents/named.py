@@ -10,8 +10,8 @@ from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.pictures import Convolution
 from recollect.errors import FileError
+from recollect.pictures import Convolution
 
 CLASSES: dict[str, type[Agent]] = {
     "EpisodicActorCritic": EpisodicActorCritic,

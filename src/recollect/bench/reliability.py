@@ -44,13 +44,16 @@ class Sample(NamedTuple):
     handles: int
     steps: int
     checkpoints: int
+    run: int
 
 
 def soak(minutes: float, every: float, out: Path, say: Say, look: float = 5.0) -> dict[str, Any]:
     """Train for so long with checkpoints every so many seconds, looking at memory and open files all the while.
 
-    Memory is judged from a fifth of the time on, when everything has been compiled and every buffer been used.
+    A run that fails or finishes is followed by another. Memory is judged from a fifth of the time on, when everything
+    has been compiled and every buffer been used.
     """
+    failures: list[str] = []
     plan = reproduce.make_plan("fig6", "robust", seeds=3, episodes=5_000_000, with_baseline=False)
     samples: list[Sample] = []
     start, number, over = time.monotonic(), 0, False
@@ -61,7 +64,7 @@ def soak(minutes: float, every: float, out: Path, say: Say, look: float = 5.0) -
         if not samples or now - samples[-1].seconds >= look:
             steps = sum(sum(standing.steps) for standing in standings.values())
             saved = max((int(path.name) for path in runs.saved(out / f"run-{number}")), default=0)
-            samples.append(Sample(now, resident_bytes(), open_handles(), steps, saved))
+            samples.append(Sample(now, resident_bytes(), open_handles(), steps, saved, number))
             if len(samples) % 12 == 1:
                 last = samples[-1]
                 say(
@@ -77,9 +80,23 @@ def soak(minutes: float, every: float, out: Path, say: Say, look: float = 5.0) -
             reproduce.train(plan, out / f"run-{number}", watch, every)
         except Interrupted:
             break
+        except RecollectError as error:
+            failures.append(str(error))
+            say(str(error))
         number += 1
-    damaged = [fault for k in range(number + 1) for _, fault in runs.verify(out / f"run-{k}") if fault]
-    return {**judge(samples), "damaged": damaged, "samples": [sample._asdict() for sample in samples]}
+    damaged = [
+        fault
+        for k in range(number + 1)
+        if (out / f"run-{k}").exists()
+        for _, fault in runs.verify(out / f"run-{k}")
+        if fault
+    ]
+    return {
+        **judge(samples),
+        "failures": failures,
+        "damaged": damaged,
+        "samples": [sample._asdict() for sample in samples],
+    }
 
 
 def judge(samples: list[Sample]) -> dict[str, Any]:
@@ -92,14 +109,18 @@ def judge(samples: list[Sample]) -> dict[str, Any]:
     third = len(settled) // 3
     return {
         "minutes": round(samples[-1].seconds / 60, 1),
-        "checkpoints": samples[-1].checkpoints,
-        "steps": samples[-1].steps,
+        "checkpoints": sum(_last_of_each_run(samples, "checkpoints")),
+        "steps": sum(_last_of_each_run(samples, "steps")),
         "resident_mib_first_third": round(float(np.median(resident[:third])), 1),
         "resident_mib_last_third": round(float(np.median(resident[-third:])), 1),
         "resident_mib_an_hour": round(float(np.polyfit(hours, resident, 1)[0]), 2),
         "handles_min": min(sample.handles for sample in settled),
         "handles_max": max(sample.handles for sample in settled),
     }
+
+
+def _last_of_each_run(samples: list[Sample], name: str) -> list[int]:
+    return list({sample.run: getattr(sample, name) for sample in samples}.values())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The online loop on CPUs: environment, read, act, learn, write for W runs at once, one a vector lane, in compiled code.
+"""The online loop on CPUs: environment, read, act, learn, write for W runs at once, one a vector lane.
 
 The definition is `recollect.agents.episodic`; symbols and order follow it, and tests/engines holds the two equal. A
 block of W runs lives in two scratch arrays of fields, one of floats and one of integers, W entries a field: see
@@ -24,6 +24,8 @@ from recollect.engines.lanes import (
     expm1,
     floor,
     fma,
+    inlined,
+    inner,
     least,
     load,
     load_at,
@@ -41,7 +43,6 @@ from recollect.engines.lanes import (
     to_float,
     to_int,
     uniform,
-    width_of,
 )
 from recollect.envs.secret_informant import FORWARD, SecretInformant
 
@@ -54,6 +55,7 @@ _F = np.float32
 ZERO, ONE, INF = _F(0), _F(1), _F(np.inf)
 _LOG_INFINITY, _LOG_ZERO_WEIGHT = _F(1e36), _F(-2e36)
 _LARGEST_LOG_WEIGHT, _LARGEST_UPDATE, _SPACING = _F(1e30), _F(1e30), _F(2.0**23)
+WIDEST, _CACHE = 16, 2**20  # runs a block, bytes that a block may take
 _WIDE = (0,) * 16  # along the units of a layer
 _UNITS = len(_WIDE)
 
@@ -152,6 +154,7 @@ class Layout(NamedTuple):
     steps: int
     episode: int
     length: int
+    faults: int
     next: int  # from here on not packed
     terminated: int
     done: int
@@ -189,6 +192,19 @@ HYPER = Hyper(*map(packing.HYPERPARAMETERS.index, Hyper._fields))
 
 def _up(size: int) -> int:
     return -(-size // _UNITS) * _UNITS
+
+
+_RECORD = np.dtype(
+    [
+        (x, np.dtype([(y, np.int64) for y in Layer._fields]) if t is Layer else np.int64)
+        for x, t in Layout.__annotations__.items()
+    ]
+)
+
+
+def _record_of(o: Layout) -> Any:
+    """The layout as a record: compiled functions take it as one pointer, a tuple as a hundred and more arguments."""
+    return np.array([tuple(o)], _RECORD)[0]
 
 
 @functools.cache
@@ -237,7 +253,8 @@ def layout(sizes: tuple[int, ...], options: tuple[int, ...], single: bool) -> tu
     field["m"] = field["s"] + S
     field["floats"], end, single = end, 0, False
     parts = {"items": n, "ranks": n, "seen": 1, "obs": 1, "recalled": 1, "slot": 1, "action": 1, "right": D, "chain": L}
-    parts |= {"position": 1, "correct": 1, "key": 4, "steps": 1, "episode": 1, "length": 1}  # so far as packed
+    parts |= {"position": 1, "correct": 1, "key": 4, "steps": 1, "episode": 1, "length": 1, "faults": 1}
+    # so far as packed
     parts |= dict.fromkeys(("next", "terminated", "done", "count", "accepted", "live"), 1)
     parts |= {"words": 2 * D + L + 3, "places": D}
     for name, size in parts.items():
@@ -257,7 +274,7 @@ def layout(sizes: tuple[int, ...], options: tuple[int, ...], single: bool) -> tu
 # -- layers: vectors of W runs, or for W = 1 along the units
 
 
-@njit(forceinline=True)
+@inlined
 def _affine(f, layer, x, y, w):
     """Y = W x + b; with W = 1 inputs that are 0, as most bits of a state are, are passed over."""
     if len(w) == 1:
@@ -273,7 +290,7 @@ def _affine(f, layer, x, y, w):
             store(f, y + i, _sum(f, layer.weight + i * layer.into, layer.bias + i, layer.into, x, w))
 
 
-@njit(forceinline=True)
+@inlined
 def _sum(f, weight, bias, into, x, w):
     """One output: Σ_j W_j x_j + b."""
     total = load(f, bias, w)
@@ -282,7 +299,7 @@ def _sum(f, weight, bias, into, x, w):
     return total
 
 
-@njit(forceinline=True)
+@inlined
 def _tanh(f, y, size, w):
     """Tanh of ``size`` fields, in place."""
     if len(w) == 1:
@@ -293,7 +310,7 @@ def _tanh(f, y, size, w):
             store(f, y + i, tanh(load(f, y + i, w)))
 
 
-@njit(forceinline=True)
+@inlined
 def _back(f, layer, d, h, d_in, w):
     """Gradients at the layer's inputs, themselves outputs h of tanh, from those at its outputs: (Wᵀ d)(1 - h²)."""
     across, down = (layer.wide, 1) if len(w) == 1 else (1, layer.into)
@@ -305,7 +322,7 @@ def _back(f, layer, d, h, d_in, w):
         store(f, d_in + j, total * (ONE - h_j * h_j))
 
 
-@njit(forceinline=True)
+@inlined
 def _back_one(f, layer, d, h, d_in, w):
     """The same for a layer of one output."""
     for j in range(layer.into):
@@ -316,7 +333,7 @@ def _back_one(f, layer, d, h, d_in, w):
 # -- learning: p ← p + step z with z ← decay z + g; g the outer product of gradients d at outputs and inputs x
 
 
-@njit(forceinline=True)
+@inlined
 def _move(f, at, away, g, step, decay, width):
     """One vector of parameters, whose traces lie ``away`` behind."""
     z = fma(decay, load_at(f, at + away, width), g)
@@ -324,13 +341,13 @@ def _move(f, at, away, g, step, decay, width):
     store_at(f, at, fma(step, z, load_at(f, at, width)))
 
 
-@njit(forceinline=True)
+@inlined
 def _add(f, at, a, b, width):
-    """p ← p + a b."""
+    """P ← p + a b."""
     store_at(f, at, fma(a, b, load_at(f, at, width)))
 
 
-@njit(forceinline=True)
+@inlined
 def _learn(f, o, layer, x, d, step, decay, w):
     """A layer's step."""
     step_b = step * load(f, o.hyper + HYPER.bias_rate, w)
@@ -360,7 +377,7 @@ def _learn(f, o, layer, x, d, step, decay, w):
                 _add(f, (layer.bias + i) * W, step_b, d_i, w)
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_open(f, o, layer, x, d, e, step, even, decay, w):
     """A layer's step in the policy: on top, ``even`` times the gradient of the entropy, which is e at the outputs."""
     rate_b = load(f, o.hyper + HYPER.bias_rate, w)
@@ -386,7 +403,7 @@ def _learn_open(f, o, layer, x, d, e, step, even, decay, w):
             _move(f, (layer.bias + i) * W, away, d_i, step_b, decay, w)
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_one(f, o, layer, x, d, step, decay, w):
     """The step of a layer of one output, its gradient d."""
     step_b = step * load(f, o.hyper + HYPER.bias_rate, w)
@@ -408,7 +425,7 @@ def _learn_one(f, o, layer, x, d, step, decay, w):
     _learn_number(f, o, layer.bias, d, step_b, decay, w)
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_number(f, o, k, g, step, decay, w):
     """The step of one parameter, its gradient g."""
     if o.traces:
@@ -420,7 +437,7 @@ def _learn_number(f, o, k, g, step, decay, w):
 # -- begin: recall a state, choose an action
 
 
-@njit(forceinline=True)
+@inlined
 def _see(f, u, o, table, row, x, w):
     """The states whose rows are in integer field ``row``, as bits."""
     W = len(w)
@@ -430,7 +447,7 @@ def _see(f, u, o, table, row, x, w):
             f[(x + j) * W + r] = table[at + j]
 
 
-@njit(forceinline=True)
+@inlined
 def _draw(f, shares, size, total, u_draw, w):
     """The index that a uniform number draws from unnormalised ``shares``: `learning.draw`."""
     below, index = splat(ZERO, w), splat(0, w)
@@ -440,7 +457,7 @@ def _draw(f, shares, size, total, u_draw, w):
     return index
 
 
-@njit
+@inner
 def _recall(f, u, o, filled, drawing, w):
     """m_t ~ Q(· | M_t) by the query q(S_t); ``filled`` bounds the slots that any run has filled."""
     _affine(f, o.q1, o.s, o.hq, w)
@@ -473,7 +490,7 @@ def _recall(f, u, o, filled, drawing, w):
         store(f, o.pq + i, select(total > ZERO, share / total, ZERO))
 
 
-@njit
+@inner
 def _fetch_recalled(f, u, o, W):
     for r in range(W):
         if u[o.count * W + r] == 0:
@@ -483,7 +500,7 @@ def _fetch_recalled(f, u, o, W):
             u[o.recalled * W + r] = u[(o.items + u[o.slot * W + r]) * W + r]
 
 
-@njit
+@inner
 def _act(f, u, o, drawing, w):
     """A_t ~ π(· | S_t, m_t)."""
     _affine(f, o.p1, o.s, o.h1, w)
@@ -511,7 +528,7 @@ def _act(f, u, o, drawing, w):
 # -- the environment: `SecretInformant`, a run at a time
 
 
-@njit
+@inner
 def _walk(f, u, o, cap, W):
     for r in range(W):
         position, correct = u[o.position * W + r], u[o.correct * W + r]
@@ -538,7 +555,7 @@ def _walk(f, u, o, cap, W):
         f[o.given * W + r] = f[(o.logw + u[o.slot * W + r]) * W + r]
 
 
-@njit
+@inner
 def _renew(f, u, o, reach, r, W):
     """Empty the memory of run r and begin a new episode: `kernel.clear`, `SecretInformant.sample`."""
     for i in range(u[o.count * W + r]):
@@ -553,13 +570,13 @@ def _renew(f, u, o, reach, r, W):
     _sample(u, o, r, W)
 
 
-@njit
+@inner
 def _below(word, span):
     """A whole number below ``span`` from a random word."""
     return (np.int64(np.uint32(word)) * span) >> 32
 
 
-@njit
+@inner
 def _sample(u, o, r, W):
     """`SecretInformant.sample`: first all words, then the right actions and their places, then the chain."""
     D, L, A, words, places = o.D, o.L, o.A, o.words, o.places
@@ -582,7 +599,7 @@ def _sample(u, o, r, W):
 # -- learn
 
 
-@njit
+@inner
 def _learn_from_step(f, u, o, filled, w):
     """δ_t and, from it, one step of every network; also log w(S_t) for the memory."""
     h = o.hyper
@@ -607,6 +624,8 @@ def _learn_from_step(f, u, o, filled, w):
 
     # An update that is not finite is not made: everything else is bounded by products of these.
     sound = (absolute(delta) < _LARGEST_UPDATE) & (d_write < _LARGEST_UPDATE) & (absolute(g_theta) < _LARGEST_UPDATE)
+    faults = load(u, o.faults, w)
+    store(u, o.faults, select(sound, faults, select(faults != 0, faults, -1 - load(u, o.steps, w))))
     alpha, rate_p = load(f, h + HYPER.learning_rate, w), load(f, h + HYPER.policy_rate, w)
     openness = load(f, h + HYPER.entropy, w) + load(f, h + HYPER.surprise, w) * absolute(delta)
     pull = select(sound, alpha * delta, ZERO)
@@ -626,7 +645,7 @@ def _learn_from_step(f, u, o, filled, w):
         _learn_small(f, o, o.w1, o.w2, o.m, o.hw_m, select(sound, d_write, ZERO), step, decay, w)
 
 
-@njit(forceinline=True)
+@inlined
 def _weigh(f, o, w):
     """Log w(S_t), as the memory is given it."""
     if o.oracle >= 0:
@@ -639,7 +658,7 @@ def _weigh(f, o, w):
     store(f, o.log_w, select(absolute(log_w) <= _LARGEST_LOG_WEIGHT, log_w, _LOG_ZERO_WEIGHT))
 
 
-@njit(forceinline=True)
+@inlined
 def _credit(f, u, o, hidden, slot, given, w):
     """The gradient of w(S_i; θ)/w_i at the write network's output, 0 where the slot is empty; see `memory.credit`."""
     out = _sum(f, o.w2.weight, o.w2.bias, o.H, hidden, w)
@@ -647,7 +666,7 @@ def _credit(f, u, o, hidden, slot, given, w):
     return select((load(u, o.count, w) > slot) & (splat(o.oracle, w) < 0), quotient * sigmoid(-out), ZERO)
 
 
-@njit(forceinline=True)
+@inlined
 def _query_gradient(f, u, o, filled, w):
     """The gradients of log Q by the query vector before its tanh, to field d, and by θ = log τ, returned."""
     slot, inverse_tau = load(u, o.slot, w), load(f, o.inverse_tau, w)
@@ -667,7 +686,7 @@ def _query_gradient(f, u, o, filled, w):
     return select(some, mean - chosen, ZERO)
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_query(f, o, g_theta, sound, step, decay, w):
     for j in range(o.S):
         store(f, o.d + j, select(sound, load(f, o.d + j, w), ZERO))
@@ -677,7 +696,7 @@ def _learn_query(f, o, g_theta, sound, step, decay, w):
     _learn_number(f, o, o.theta, g_theta, step, decay, w)
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_policy(f, u, o, sound, step, even, decay, w):
     """Along the gradients of log π, to field d, and of the entropy, to e; without traces along their sum at once."""
     action, mean_log = load(u, o.action, w), splat(ZERO, w)
@@ -711,7 +730,7 @@ def _learn_policy(f, u, o, sound, step, even, decay, w):
         _learn(f, o, o.p1, o.s, o.d, one, decay, w)
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_small(f, o, first, second, x, hidden, d, step, decay, w):
     """A network of one hidden layer and one output, d its gradient there."""
     _back_one(f, second, d, hidden, o.d_in, w)
@@ -719,7 +738,7 @@ def _learn_small(f, o, first, second, x, hidden, d, step, decay, w):
     _learn(f, o, first, x, o.d_in, step, decay, w)
 
 
-@njit(forceinline=True)
+@inlined
 def _write_gradient(f, u, o, filled, w):
     """The write network's gradient by all stored states; returns the largest at its output."""
     shift, largest, one = o.gradient - o.w1.weight, splat(ZERO, w), splat(ONE, w)
@@ -743,7 +762,7 @@ def _write_gradient(f, u, o, filled, w):
     return largest
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_write_by_all(f, o, sound, step, decay, w):
     step_b, shift = step * load(f, o.hyper + HYPER.bias_rate, w), o.gradient - o.w1.weight
     for k in range(o.w1.weight, o.theta):
@@ -755,15 +774,15 @@ def _learn_write_by_all(f, o, sound, step, decay, w):
 # -- show S_t to the memory: `kernel.add`
 
 
-@njit(forceinline=True)
+@inlined
 def _happens(u_own, u_tie, p):
     """`kernel._happens`: an event whose chance may lie far below the spacing of a uniform number."""
     drawn, leading = floor(u_own * _SPACING), floor(p * _SPACING)
     return (drawn < leading) | ((drawn == leading) & (u_tie < p * _SPACING - leading))
 
 
-@njit
-def _remember(f, u, o, floats, columns, reach, w):
+@inner
+def _remember(f, u, o, drops, columns, reach, w):
     """Draw whether S_t is kept, and where; ``reach`` bounds the ratios that are not 0 after it."""
     log_w, seen = load(f, o.log_w, w), load(u, o.seen, w)
     counted = log_w != _LOG_ZERO_WEIGHT
@@ -780,10 +799,10 @@ def _remember(f, u, o, floats, columns, reach, w):
     if any_(accepted):
         for r in range(len(w)):
             if u[o.accepted * len(w) + r]:
-                _place(f, u, o, floats, columns[r], reach, r, len(w))
+                _place(f, u, o, drops, columns[r], reach, r, len(w))
 
 
-@njit(forceinline=True)
+@inlined
 def _grow(f, o, log_w, reach, w):
     """`kernel._grow`, and `kernel._drop_by_rank` to field ``drop``: g_k ← g_{k-1} (g_k + w)/(g_{k-1} + w) in logs."""
     high_b, low_b = load(f, o.high, w), load(f, o.low, w)
@@ -808,12 +827,12 @@ def _grow(f, o, log_w, reach, w):
         high_b, low_b, margin_b, odds_b, excess_b = high, low, margin, odds, excess
 
 
-@njit
-def _place(f, u, o, floats, run, reach, r, W):
+@inner
+def _place(f, u, o, drops, run, reach, r, W):
     """Put S_t of run r where there is room, or in place of the state that is drawn to be dropped."""
     n, count = o.n, u[o.count * W + r]
     if count == n:
-        slot = _dropped(u, o, floats, run, r, W)
+        slot = _dropped(u, o, drops, run, r, W)
         dropped = u[(o.ranks + slot) * W + r]
         for i in range(n):
             u[(o.ranks + i) * W + r] -= u[(o.ranks + i) * W + r] > dropped
@@ -826,15 +845,15 @@ def _place(f, u, o, floats, run, reach, r, W):
     for j in range(o.S):
         f[(o.stored + slot * o.S + j) * W + r] = f[(o.s + j) * W + r]
     if o.memory == RESERVOIR and u[o.live * W + r]:
-        first = o.row_drop + slot * n
+        first = slot * n
         for k in range(reach):
-            floats[first + k, run] = f[(o.drop + k) * W + r]
+            drops[run, first + k] = f[(o.drop + k) * W + r]
         for k in range(reach, n):
-            floats[first + k, run] = ZERO
+            drops[run, first + k] = ZERO
 
 
-@njit
-def _dropped(u, o, floats, run, r, W):
+@inner
+def _dropped(u, o, drops, run, r, W):
     """The slot of a full memory that is given up: from the newest, each with its own chance."""
     n, k0, k1, step = o.n, u[o.key * W + r], u[(o.key + 1) * W + r], u[o.steps * W + r]
     words = philox(k0, k1, (n + 2) // 4, _BITS, step, _LEARN)
@@ -845,7 +864,7 @@ def _dropped(u, o, floats, run, r, W):
         rank = u[(o.ranks + i) * W + r]
         if rank > best:
             if o.memory == RESERVOIR:
-                drop = floats[o.row_drop + i * n + rank - 1, run]
+                drop = drops[run, i * n + rank - 1]
             elif o.memory == UNIFORM:
                 drop = ONE / _F(rank)
             else:
@@ -858,7 +877,7 @@ def _dropped(u, o, floats, run, r, W):
 # -- a block of runs
 
 
-@njit
+@inner
 def _take(f, u, o, places, floats, ints, hyper, run, r, W):
     """Read a run into lane r."""
     P, n = o.parameters, o.n
@@ -879,7 +898,7 @@ def _take(f, u, o, places, floats, ints, hyper, run, r, W):
         u[o.count * W + r] += u[(o.ranks + i) * W + r] > 0
 
 
-@njit
+@inner
 def _give(f, u, o, places, floats, ints, run, r, W):
     """Write lane r back to its run."""
     P, n = o.parameters, o.n
@@ -897,14 +916,14 @@ def _give(f, u, o, places, floats, ints, run, r, W):
         ints[k, run] = u[k * W + r]
 
 
-@njit
+@inner
 def _record(f, u, o, places, snapshots, marks, record, run, r, W):
     for k in range(o.from_query, o.parameters):
         snapshots[record, k - o.from_query, run] = f[places[k] * W + r]
     marks[record, 0, run], marks[record, 1, run] = u[o.episode * W + r], u[o.steps * W + r]
 
 
-@njit
+@inner
 def _finish(u, f, o, sums, bin_size, reach, columns, W):
     """Count the episodes that are over, begin new ones, and go on to the next state."""
     for r in range(W):
@@ -921,7 +940,7 @@ def _finish(u, f, o, sums, bin_size, reach, columns, W):
         u[o.steps * W + r] += 1
 
 
-@njit
+@inner
 def _retire(f, u, o, places, floats, ints, snapshots, marks, limits, t, record, columns, W):
     """Record what is due after t steps, and write back the runs that are at their end; how many go on."""
     episodes, _, _, max_steps = limits
@@ -940,7 +959,7 @@ def _retire(f, u, o, places, floats, ints, snapshots, marks, limits, t, record, 
     return going
 
 
-@njit
+@inner
 def _randomness(f, u, o, w):
     """The uniform numbers of this step's write, and of the next read and action."""
     k0, k1, step = load(u, o.key, w), load(u, o.key + 1, w), load(u, o.steps, w)
@@ -954,7 +973,7 @@ def _randomness(f, u, o, w):
 
 @njit(nogil=True, cache=True)
 def advance_block(
-    floats, ints, hyper, sums, snapshots, marks, table, places, columns, own, o, limits, record, f, u, w
+    floats, ints, drops, hyper, sums, snapshots, marks, table, places, columns, own, o, limits, record, f, u, w
 ) -> None:
     """Go on for all records with the runs in ``columns``, the first ``own`` of them; the others only fill lanes."""
     W = len(w)
@@ -975,16 +994,14 @@ def advance_block(
         _recall(f, u, o, filled, t > 0, w)
         _see(f, u, o, table, o.recalled, o.m, w)
         _act(f, u, o, t > 0, w)
-        if (t == 0 or t % record == 0 or True) and _retire(
-            f, u, o, places, floats, ints, snapshots, marks, limits, t, record, columns, W
-        ) == 0:
+        if _retire(f, u, o, places, floats, ints, snapshots, marks, limits, t, record, columns, W) == 0:
             break
         _walk(f, u, o, limits[2], W)
         _see(f, u, o, table, o.next, o.s_next, w)
         _randomness(f, u, o, w)
         _learn_from_step(f, u, o, filled, w)
         if o.memory != NONE:
-            _remember(f, u, o, floats, columns, reach, w)
+            _remember(f, u, o, drops, columns, reach, w)
         _finish(u, f, o, sums, limits[1], reach, columns, W)
         t += 1
 
@@ -999,14 +1016,10 @@ def _aligned(size: int, dtype: Any) -> np.ndarray:
 def advance(
     agents: EpisodicActorCritic,
     env: SecretInformant,
-    floats: np.ndarray,
-    ints: np.ndarray,
-    sums: np.ndarray,
-    hyper: np.ndarray,
+    packed: packing.Packed,
     limits: tuple[int, int, int, int],
     records: int,
     record: int,
-    traces: bool,
     width: int | None = None,
     threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -1016,51 +1029,62 @@ def advance(
     episodes or steps stays as it is.
 
     Args:
-        agents: its options and sizes count; hyperparameters are taken from ``hyper``.
+        agents: with a leading axis over runs on its hyperparameters.
         env: the environment.
-        floats, ints, sums: the tables of `packing.pack`, as writable NumPy arrays.
-        hyper: [hyperparameter, run], as `packing.hyperparameters`.
+        packed: the tables of `packing.pack`, as writable NumPy arrays.
         limits: episodes, episodes a bin, the longest episode, the most steps.
         records: how many snapshots to take.
         record: steps from one to the next.
-        traces: whether any run learns through traces; without, those in ``floats`` are left as they are.
         width: runs a block, 1, 4, 8 or 16; None to choose. Results do not depend on it, nor on ``threads``.
         threads: None for one a core.
     """
     threads = threads or len(os.sched_getaffinity(0))
-    runs = ints.shape[1]
+    hyper = np.asarray(packing.hyperparameters(agents))
+    traces = bool(np.any(hyper[HYPER.trace_decay] > 0))  # without, those in ``packed`` are left as they are
+    floats, ints, sums = (_writable(table) for table in packed)
     sizes = (env.observation_size, agents.hidden, env.num_actions, agents.memory_size, env.length, env.decisions)
     oracle = -1 if agents.oracle_bit is None else agents.oracle_bit
     options = (_MEMORIES[agents.memory], int(agents.estimator == "every"), oracle, int(traces))
-    width = width or 16
+    o, _ = layout(sizes, options, False)
+    snapshots = np.empty((records, o.parameters - o.from_query, ints.shape[1]), np.float32)
+    marks = np.empty((records, 2, ints.shape[1]), np.int32)
+    snapshots[:], marks[:] = floats[o.from_query : o.parameters], ints[[o.episode, o.steps]]
+    active = np.flatnonzero((ints[o.episode] < limits[0]) & (ints[o.steps] < limits[3]))
+    width = width or choose_width(len(active), o.parameters, threads)
     o, places = layout(sizes, options, width == 1)
-    snapshots = np.empty((records, o.parameters - o.from_query, runs), np.float32)
-    marks = np.empty((records, 2, runs), np.int32)
-    table = np.ascontiguousarray(env.states, np.float32).ravel()
+    compact, table = _record_of(o), np.ascontiguousarray(env.states, np.float32).ravel()
+
+    # Each run's chances to drop lie together while it is lived: n² numbers in columns would miss the cache one by one.
+    rows = slice(o.row_drop, o.row_drop + (o.n * o.n if o.memory == RESERVOIR else 0))
+    drops = np.ascontiguousarray(floats[rows].T)
 
     def block(first: int) -> None:
-        own = min(width, runs - first)
-        columns = np.minimum(np.arange(first, first + width), runs - 1)
+        own = min(width, len(active) - first)
+        columns = active[np.minimum(np.arange(first, first + width), len(active) - 1)]
         f, u = _aligned(o.floats * width, np.float32), _aligned(o.ints * width, np.int32)
+        out = (sums, snapshots, marks)
         advance_block(
-            floats,
-            ints,
-            hyper,
-            sums,
-            snapshots,
-            marks,
-            table,
-            places,
-            columns,
-            own,
-            o,
-            limits,
-            record,
-            f,
-            u,
-            (0,) * width,
+            floats, ints, drops, hyper, *out, table, places, columns, own, compact, limits, record, f, u, (0,) * width
         )
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(block, range(0, runs, width)))
+    starts = range(0, len(active), width)
+    if min(threads, len(starts)) <= 1:
+        for first in starts:
+            block(first)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(block, starts))
+    floats[rows] = drops.T
     return snapshots, marks
+
+
+def choose_width(runs: int, parameters: int, threads: int) -> int:
+    """16 runs take about as long as 3 one by one, so long as their parameters and traces fit a core's cache."""
+    fits = 2 * 4 * WIDEST * parameters <= _CACHE
+    return WIDEST if fits and runs > 3 * threads else 1
+
+
+def _writable(table: Any) -> np.ndarray:
+    if not isinstance(table, np.ndarray) or not table.flags.writeable or not table.flags.c_contiguous:
+        raise TypeError("the CPU engine works in place: pack's tables must be writable, contiguous NumPy arrays")
+    return table

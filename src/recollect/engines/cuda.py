@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 from importlib import resources
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,19 +22,14 @@ def lanes(agent: EpisodicActorCritic, env: SecretInformant) -> int:
     return max(agent.hidden, env.observation_size, env.num_actions, n, (n + 6) // 4 + 1)
 
 
-def supported(agent: Any, env: Any) -> bool:
-    """Whether the kernel can run here and knows this pair."""
-    return (
-        packing.supported(agent, env)
-        and lanes(agent, env) <= 32
-        and jax.default_backend() == "gpu"
-        and importlib.util.find_spec("cupy") is not None
-    )
+def able(agent: EpisodicActorCritic, env: SecretInformant) -> bool:
+    """Whether the kernel can run here, and this pair of a kind that it knows is not too large for it."""
+    return lanes(agent, env) <= 32 and jax.default_backend() == "gpu" and importlib.util.find_spec("cupy") is not None
 
 
 @functools.cache
 def _module(options: tuple[tuple[str, int], ...]):
-    import cupy
+    import cupy  # pyright: ignore[reportMissingImports]
 
     source = (resources.files("recollect.engines") / "step.cu").read_text(encoding="utf-8")
     flags = ("-std=c++17", *(f"-D{name}={value}" for name, value in options))
@@ -54,7 +48,7 @@ def advance(
 
     A snapshot is every parameter from the query network on, a mark the episodes and steps done.
     """
-    import cupy
+    import cupy  # pyright: ignore[reportMissingImports]
 
     g = lanes(agents, env)
     runs = packed.ints.shape[1]

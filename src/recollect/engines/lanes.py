@@ -13,9 +13,16 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import extending, njit, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model
+from numba.extending import lower_builtin, lower_cast, models, register_model
+
+# Functions that only compiled code calls need no way in from Python, which takes a quarter of their compile time.
+_njit: Any = njit
+inner = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inlined = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+intrinsic: Any = extending.intrinsic  # whose functions lose their first argument, which a type checker cannot know
 
 FloatLike = Any  # float32 or a vector of them
 IntLike = Any  # int32 or a vector of them
@@ -84,7 +91,9 @@ def _like(value, element):
 
 
 def _register(op, result, emit, kinds, operands=2):
-    @infer_global(op)
+    infer: Any = infer_global(op)
+
+    @infer
     class Typing(AbstractTemplate):
         def generic(self, args, kws):
             vectors = [arg for arg in args if isinstance(arg, Lanes)]
@@ -170,13 +179,13 @@ def width_of(typingctx, value):
     return types.int64(value), lambda context, builder, sig, args: ir.Constant(ir.IntType(64), width)
 
 
-@njit(forceinline=True)
+@inlined
 def load(array, k, width):
     """Field k of an array of fields of W entries: entries kW..kW+W-1."""
     return load_at(array, k * len(width), width)
 
 
-@njit(forceinline=True)
+@inlined
 def store(array, k, value):
     """Put a value where ``load`` finds it."""
     store_at(array, k * width_of(value), value)
@@ -309,7 +318,7 @@ def power_of_two(typingctx, n):
     return _lanewise([_FLOAT], _FLOAT, emit)(n)
 
 
-def _constant(like, value: int):
+def _constant(like, value: float):
     one = ir.Constant(_numbers(like), value)
     return ir.Constant(like.type, [one] * like.type.count) if isinstance(like.type, ir.VectorType) else one
 
@@ -366,7 +375,7 @@ _LN2, _ROOT_HALF_BITS, _MANTISSA, _ONE_BITS = _F(np.log(2)), 0x3F3504F3, 0x007FF
 _T3, _T4, _T5, _T6, _T7 = (_F(1 / k) for k in (6, 24, 120, 720, 5040))
 
 
-@njit(forceinline=True)
+@inlined
 def exp(x: FloatLike) -> FloatLike:
     """E to the x: inf above 88.7, 0 below -87.3 (no denormals)."""
     bounded = most(least(x, _LARGEST), _SMALLEST)
@@ -377,14 +386,14 @@ def exp(x: FloatLike) -> FloatLike:
     return select(x > _LARGEST, _INF, select(x < _SMALLEST, _ZERO, select(x == x, y, x)))
 
 
-@njit(forceinline=True)
+@inlined
 def expm1(x: FloatLike) -> FloatLike:
     """E to the x less 1, exact to rounding near 0."""
     p = fma(fma(fma(fma(fma(_T7, x, _T6), x, _T5), x, _T4), x, _T3), x, _HALF)
     return select(absolute(x) < _HALF, fma(p * x, x, x), exp(x) - _ONE)
 
 
-@njit(forceinline=True)
+@inlined
 def tanh(x: FloatLike) -> FloatLike:
     """The rational function that XLA takes for tanh, so that both round nearly alike."""
     x = most(-_EDGE, least(_EDGE, x))
@@ -394,13 +403,13 @@ def tanh(x: FloatLike) -> FloatLike:
     return x * p / q
 
 
-@njit(forceinline=True)
+@inlined
 def sigmoid(x: FloatLike) -> FloatLike:
     """1/(1 + e^-x)."""
     return _ONE / (_ONE + exp(-x))
 
 
-@njit(forceinline=True)
+@inlined
 def log1p(x: FloatLike) -> FloatLike:
     """Log(1 + x) for x from 0 to 1, by the series of artanh."""
     s = x / (x + _TWO)
@@ -409,7 +418,7 @@ def log1p(x: FloatLike) -> FloatLike:
     return fma(p * y, s, s + s)
 
 
-@njit(forceinline=True)
+@inlined
 def log(x: FloatLike) -> FloatLike:
     """The logarithm of a positive normal number."""
     bits = bits_of(x) + (_ONE_BITS - _ROOT_HALF_BITS)
@@ -422,7 +431,7 @@ def log(x: FloatLike) -> FloatLike:
     return fma(power, _LN2, fma(p * y, s, s + s))
 
 
-@njit(forceinline=True)
+@inlined
 def log_sigmoid(x: FloatLike) -> FloatLike:
     """Log sigmoid(x), finite however far from 0."""
     return least(x, _ZERO) - log1p(exp(-absolute(x)))

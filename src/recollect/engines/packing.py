@@ -55,6 +55,9 @@ def supported(agent: Any, env: Any) -> bool:
         and agent.critic_output == "tanh"
         and agent.actions == CATEGORICAL
         and agent.pictures is None
+        and agent.objective == "discounted"
+        and agent.encoder == "raw"
+        and not np.any(np.asarray(agent.forgetting))
     )
 
 
@@ -136,7 +139,7 @@ def unpack(env: SecretInformant, packed: Packed, like: Any) -> Any:
     stored = type(agent.memory)(items, log_weights, ranks, seen, law)
     steps, episode, length, faults = (take((runs,)) for _ in range(4))
     return like._replace(
-        agent=type(agent)(params, traces, stored, decision),
+        agent=agent._replace(params=params, traces=traces, memory=stored, decision=decision),
         env=env_state,
         steps=steps,
         faults=faults,

@@ -387,7 +387,7 @@ advance(float *F, int *I, const float *hyper, float *sums, float *snapshots, int
     // An update that is not finite is not made: everything else is bounded by products of these.
     const bool sound = fabsf(delta) < 1e30f && worst < 1e30f && fabsf(g_theta) < 1e30f;
     const float pull = sound ? alpha * delta : 0.f, even = sound ? alpha * rate_p * (entropy + surprise * fabsf(delta)) : 0.f;
-    [[maybe_unused]] const float decay = sound ? gamma_lambda * keep : 1.f;
+    [[maybe_unused]] const float decay = sound ? gamma_lambda * keep : keep;
     if (!sound) { g_theta = dq = d3 = e3 = 0.f; faults = faults ? faults : -(steps + 1); }
 
     // -- back through the networks; products are laid out by row in shared memory and summed by column

@@ -4,9 +4,10 @@ A choice is a change to the robust preset (or to the paper preset). Choices that
 compiled loop, a block of seeds each; choices that change the program run one after another.
 """
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -134,34 +135,44 @@ def side_by_side(
     return rows
 
 
-def atlas(
+Rows = list[dict[str, Any]]
+
+
+def units(
     experiments: dict[str, Experiment],
     seeds: range,
     parts: tuple[str, ...] = ("numbers", "programs"),
     *,
     max_steps: float = 2.0,
     watch: Callable[[str, int], Callable[[Progress], None]] = lambda name, episodes: lambda report: None,
-) -> Iterator[dict[str, Any]]:
-    """One row an experiment and choice: ``kind`` (alone, pair, ladder, program), ``changes``, and the summary."""
-    choices = number_choices()
-    kinds = ["robust" if not c else "alone" if len(c) == 1 else "pair" for c in choices]
-    steps = ladder()
+) -> dict[str, Callable[[], Rows]]:
+    """Pieces of work, each giving rows: ``kind`` (robust, alone, pair, ladder, program), ``changes``, the summary."""
+    programs = (NAMES if "programs" in parts else {}) | (GENERAL if "general" in parts else {})
+    found: dict[str, Callable[[], Rows]] = {}
     for title, experiment in experiments.items():
         base = episodic("robust", experiment)
 
-        def watched(name: str, title: str = title, experiment: Experiment = experiment):
-            return watch(f"{title} {name}", experiment.episodes)
+        def numbers(title=title, experiment=experiment, base=base) -> Rows:
+            choices, steps = number_choices(), ladder()
+            kinds = ["robust" if not c else "alone" if len(c) == 1 else "pair" for c in choices]
+            named = [*zip(kinds, choices, strict=True), *(("ladder", {"step": name}) for name, _ in steps)]
+            both = choices + [changes for _, changes in steps]
+            rows = side_by_side(
+                experiment, both, seeds, base, max_steps, watch(f"{title} numbers", experiment.episodes)
+            )
+            return [
+                {"experiment": title, "kind": kind, "changes": changes, **row}
+                for (kind, changes), row in zip(named, rows, strict=True)
+            ]
+
+        def program(name, value, title=title, experiment=experiment, base=base) -> Rows:
+            agent, watched = base.replace(**{name: value}), watch(f"{title} {name}={value}", experiment.episodes)
+            (row,) = side_by_side(experiment, [{}], seeds, agent, max_steps, watched)
+            return [{"experiment": title, "kind": "program", "changes": {name: value}, **row}]
 
         if "numbers" in parts:
-            both = choices + [changes for _, changes in steps]
-            rows = side_by_side(experiment, both, seeds, base, max_steps, watched("numbers"))
-            for kind, choice, row in zip(kinds, choices, rows, strict=False):
-                yield {"experiment": title, "kind": kind, "changes": choice, **row}
-            for (name, _), row in zip(steps, rows[len(choices) :], strict=True):
-                yield {"experiment": title, "kind": "ladder", "changes": {"step": name}, **row}
-        programs = (NAMES if "programs" in parts else {}) | (GENERAL if "general" in parts else {})
+            found[f"{title} numbers"] = numbers
         for name, values in programs.items():
             for value in values:
-                agent = base.replace(**{name: value})
-                (row,) = side_by_side(experiment, [{}], seeds, agent, max_steps, watched(f"{name}={value}"))
-                yield {"experiment": title, "kind": "program", "changes": {name: value}, **row}
+                found[f"{title} {name}={value}"] = functools.partial(program, name, value)
+    return found

@@ -50,13 +50,15 @@ def reports(tasks: Sequence[Task], inbox: Inbox, stop: threading.Event, every: f
         tasks: what is to be done.
         inbox: how the threads report; None in it wakes the iteration to see that it should stop.
         stop: ends everything after what is under way.
-        every: seconds between two snapshots of a task; there is one at its end and one when it is stopped, too.
+        every: seconds between two snapshots of a task; there is one at its end and one when it is stopped, too. None is
+            taken while the one before is still being dealt with, so that a slow disk makes them fewer, not a queue.
     """
     todo: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
         todo.put(task)
     # A loop is compiled at its first call. Threads that came to the same one at once would each compile it.
     compiling = {task.kind: threading.Lock() for task in tasks}
+    pending: set[str] = set()  # tasks whose last snapshot is on its way
 
     def carry_out(task: Task) -> None:
         steps = task.begin()
@@ -66,9 +68,10 @@ def reports(tasks: Sequence[Task], inbox: Inbox, stop: threading.Event, every: f
         while content is not None:
             snapshot = None
             newest = newest if isinstance(content, Result) else content
-            due = isinstance(content, Result) or stop.is_set() or time.monotonic() - saved >= every
-            if due and newest is not None:
+            due = time.monotonic() - saved >= every and task.name not in pending
+            if newest is not None and (due or isinstance(content, Result) or stop.is_set()):
                 snapshot, saved = newest.snapshot(), time.monotonic()
+                pending.add(task.name)
             inbox.put(Report(task, content, snapshot))
             content = None if stop.is_set() else next(steps, None)
 
@@ -102,6 +105,8 @@ def reports(tasks: Sequence[Task], inbox: Inbox, stop: threading.Event, every: f
                 at_work -= 1
             elif item is not None:
                 yield item
+                if item.snapshot is not None:
+                    pending.discard(item.task.name)
     finally:
         stop.set()
         deadline = deadline or time.monotonic() + PATIENCE

@@ -31,6 +31,9 @@ BASELINE_MAX_STEPS = 4.0
 MOST_STEPS = 2**31 - 2**20  # step numbers are 32-bit, and a run is ended only after a whole compiled call
 
 
+MOST_SEEDS = 100_000
+
+
 class Job(NamedTuple):
     """One agent's runs: groups of seeds, each trained in one compiled loop."""
 
@@ -68,9 +71,12 @@ class Plan:
     def __post_init__(self) -> None:
         if self.figure not in FIGURES:
             raise ValueError(f"unknown figure {self.figure!r}: choose one of {', '.join(FIGURES)}")
-        for name in ("seeds", "episodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name, most in (("seeds", MOST_SEEDS), ("episodes", MOST_STEPS)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+            if value > most:
+                raise ValueError(f"{value:,} {name} are too many for one run: at most {most:,}")
         if self.episodes % 25:
             raise ValueError(f"episodes={self.episodes} must be a multiple of 25: results are judged by 1/25 of them")
         if not (math.isfinite(self.max_steps) and self.max_steps > 0):
@@ -333,7 +339,7 @@ def _train(plan: Plan, folder: runs.RunFolder, states: States, watch: Watcher, e
                         standings[job.name].update(group, content)
                         watch(standings)
                     if snapshot is not None:
-                        folder.save(name, job.name, job.groups[group], snapshot)
+                        folder.save(name, job.name, job.groups[group], snapshot, isinstance(content, Result))
         except BaseException as error:
             # A status that cannot be written, on a full disk, must not hide why.
             with contextlib.suppress(RecollectError):

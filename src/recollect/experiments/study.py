@@ -6,7 +6,7 @@ and at twice that budget.
 
 import concurrent.futures
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ def study_recurrent(
     return summarise(returns, lengths, env.shortest_episode, experiment.episodes, block)
 
 
-def table(
+def units(
     agents: Sequence[str],
     experiments: dict[str, Experiment],
     seeds: Sequence[int],
@@ -146,15 +146,20 @@ def table(
     times_budget: int = 2,
     max_steps: float = 4.0,
     watch: Callable[[str, int], Callable[[Progress], None]] = lambda name, episodes: lambda report: None,
-) -> Iterator[dict[str, Any]]:
-    """One row an experiment and agent, as they are done."""
-    limits = {"times_budget": times_budget, "max_steps": max_steps}
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """One piece of work an experiment and agent, each giving a row; what is wrong with any is said before the first."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
     for title, experiment in experiments.items():
         for name in agents:
-            row = {"experiment": title, "agent": name}
-            if name == "gru":
-                yield row | study_recurrent(experiment, seeds, **limits)
-            else:
-                agent = episodic(name, experiment, **changes)
+            agent = None if name == "gru" else episodic(name, experiment, **changes)
+
+            def work(title=title, experiment=experiment, name=name, agent=agent) -> dict[str, Any]:
+                row = {"experiment": title, "agent": name}
+                limits = {"times_budget": times_budget, "max_steps": max_steps}
+                if agent is None:
+                    return row | study_recurrent(experiment, seeds, **limits)
                 on_progress = watch(f"{title} {name}", times_budget * experiment.episodes)
-                yield row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
+                return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
+
+            found[f"{title} {name}"] = work
+    return found

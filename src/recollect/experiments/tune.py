@@ -23,16 +23,26 @@ def tune_baseline(
 
     A run that does not finish within 4 times the shortest possible total of steps loops and scores nothing.
     """
-    env = SecretInformant(length=10, decisions=decisions)
-    episodes = episodes or {1: 25_000, 2: 50_000}[decisions]
     rows = []
     for width, rate in itertools.product(widths, rates):
-        agent = RecurrentActorCritic(width=width, learning_rate=rate)
-        limit = 4 * episodes * env.shortest_episode
-        *_, result = train_iter(agent, env, episodes, seed, bins=episodes // 100, max_steps=limit)
-        assert isinstance(result, Result)
-        last = float(result.returns[0, -1])
-        row = {"width": width, "learning_rate": rate, "last_100": None if math.isnan(last) else last}
-        rows.append({**row, "steps": int(result.steps[0])})
+        rows.append(try_combination(decisions, width, rate, episodes, seed))
         on_row(rows[-1])
+    return ranked(rows)
+
+
+def try_combination(decisions: int, width: int, rate: float, episodes: int | None = None, seed: int = 0) -> dict:
+    """One row of the grid."""
+    env = SecretInformant(length=10, decisions=decisions)
+    episodes = episodes or {1: 25_000, 2: 50_000}[decisions]
+    agent = RecurrentActorCritic(width=width, learning_rate=rate)
+    limit = 4 * episodes * env.shortest_episode
+    *_, result = train_iter(agent, env, episodes, seed, bins=episodes // 100, max_steps=limit)
+    assert isinstance(result, Result)
+    last = float(result.returns[0, -1])
+    row = {"width": width, "learning_rate": rate, "last_100": None if math.isnan(last) else last}
+    return {**row, "steps": int(result.steps[0])}
+
+
+def ranked(rows: list[dict]) -> list[dict]:
+    """The best first."""
     return sorted(rows, key=lambda row: (row["last_100"] is None, -(row["last_100"] or 0.0), row["steps"]))

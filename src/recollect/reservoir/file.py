@@ -156,6 +156,8 @@ def _members(raw: bytes) -> dict[str, bytes]:
         for info in infos:
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(raw):
                 raise ValueError(f"member {info.filename!r} is compressed or larger than the file")
+        if sum(info.file_size for info in infos) > len(raw):
+            raise ValueError("its members are together larger than the file: some of them overlap")
         content = {name: archive.read(name) for name in names}
     header = json.loads(content.pop("header.json"))
     if header["format"] != FORMAT:

@@ -176,6 +176,22 @@ def clear(state: State, when: ArrayLike = True) -> State:
     )
 
 
+def age(state: State, by: ArrayLike) -> State:
+    r"""Divide the weight of every item seen so far by e^by, against those still to come.
+
+    With one call before each `add`, an item's weight is :math:`w e^{-\rho \cdot \text{age}}`, ρ ↔ `by`, and the law is
+    the product law of these weights, exactly: each ratio g_k scales like a weight, and the chances to be dropped, fixed
+    at arrival, are quotients in which the scale cancels. `log_weights` stay as given. Laws without weights stay too.
+    """
+    law = state.law
+    if not isinstance(law, Ratios):
+        return state
+    # The first ratio stands for infinity and stays; so, by rounding, do those that stand for 0.
+    shift = jnp.where(jnp.arange(law.high.shape[-1]) == 0, 0, jnp.asarray(by, law.high.dtype))
+    high, low = _two_sum(law.high, law.low - shift)
+    return state._replace(law=law._replace(high=high, low=low))
+
+
 def _grow(law: Ratios, log_weight: Array) -> tuple[Array, Array]:
     """Let the ratios see one more weight: g_k <- g_{k-1} (g_k + w) / (g_{k-1} + w).
 
@@ -189,11 +205,15 @@ def _grow(law: Ratios, log_weight: Array) -> tuple[Array, Array]:
     low = jnp.where(above, law.low[:-1], jnp.where(between, 0, law.low[1:]))
     low = low + (excess[1:] - excess[:-1])
 
-    # Knuth's two-sum: `total + error` is `high + low` exactly.
+    total, error = _two_sum(high, low)
+    return law.high.at[1:].set(total), law.low.at[1:].set(error)
+
+
+def _two_sum(high: Array, low: Array) -> tuple[Array, Array]:
+    """Knuth's two-sum: `total + error` is `high + low` exactly."""
     total = high + low
     part = total - high
-    error = (high - (total - part)) + (low - part)
-    return law.high.at[1:].set(total), law.low.at[1:].set(error)
+    return total, (high - (total - part)) + (low - part)
 
 
 def _drop_by_rank(law: Ratios, log_weight: Array) -> Array:

@@ -1,0 +1,100 @@
+"""Many runs, one after another, none of which can take the others with it.
+
+Each unit's outcome, a row or an error, is a line of ``OUT.rows.jsonl`` as soon as it is known. Resuming reads the lines
+and does what has no row yet: what failed, what was under way and what had not begun.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from recollect import files
+from recollect.errors import FileError, RecollectError
+from recollect.lock import Lock
+from recollect.provenance import plain, versions
+from recollect.runs import refuse_changes
+
+Say = Callable[[str], None]
+
+
+def journal_of(out: Path) -> Path:
+    """Where the rows of a report are kept until it is complete, and after."""
+    return out.with_name(f"{out.name}.rows.jsonl")
+
+
+def run_all(
+    units: Mapping[str, Callable[[], Any]],
+    config: dict[str, Any],
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    say: Say = lambda text: None,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The row of every unit and the error of each that failed, by name, in the order of ``units``.
+
+    Args:
+        units: what is to be done, by name.
+        config: what all of it depends on; resuming under another is refused, field by field.
+        out: where the report will be; its rows are kept beside it. None keeps nothing.
+        resume: take over the rows that are there already.
+        say: told of every outcome.
+    """
+    if out is None:
+        return _do(units, {}, None, say)
+    journal = journal_of(out)
+    lock = Lock(out.parent, name=f"{out.name}.lock")
+    try:
+        rows = _read(journal, config) if resume and journal.exists() else {}
+        with open(journal, "ab" if resume else "xb", buffering=0) as lines:
+            os.truncate(journal, _whole(journal))
+            _write(lines, {"config": config, "versions": versions()})
+            return _do(units, rows, lines, say)
+    except OSError as error:
+        raise RecollectError(f"cannot write {journal}: {error.strerror}") from error
+    finally:
+        lock.release()
+
+
+def _do(units: Mapping[str, Callable[[], Any]], rows: dict[str, Any], lines: Any, say: Say) -> tuple[dict, dict]:
+    errors = {}
+    for name, work in units.items():
+        if name in rows:
+            say(f"{name}: there already")
+            continue
+        try:
+            rows[name] = plain(work())
+            outcome = {"unit": name, "row": rows[name]}
+        except Exception as error:  # whatever it is, it is this unit's alone
+            errors[name] = f"{type(error).__name__}: {error}"
+            outcome = {"unit": name, "error": errors[name]}
+        say(f"{name}: {rows.get(name) or errors[name]}")
+        if lines is not None:
+            _write(lines, outcome)
+    return {name: rows[name] for name in units if name in rows}, errors
+
+
+def _write(lines: Any, content: dict[str, Any]) -> None:
+    lines.write(json.dumps(plain(content), allow_nan=False).encode() + b"\n")
+    os.fsync(lines.fileno())
+
+
+def _whole(journal: Path) -> int:
+    """How many bytes of the journal are whole lines."""
+    return files.read(journal, files.LARGEST_JSON).rfind(b"\n") + 1
+
+
+def _read(journal: Path, config: dict[str, Any]) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    content = files.read(journal, files.LARGEST_JSON)
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            found = json.loads(line)
+            if number == 1:
+                refuse_changes(found["config"], config, str(journal), ())
+            elif "row" in found:
+                rows[found["unit"]] = found["row"]
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise FileError(f"{journal} is damaged: line {number} is not a line of a sweep") from error
+    return rows
