@@ -58,7 +58,7 @@ OPTIONAL = {
     "bsuite": {"envs"},
     "tensorboardX": {"recording"},
     "stable_baselines3": {"bench"},
-    "numba": {"reservoir", "compiled", "engines", "native", "bench"},
+    "numba": {"reservoir", "compiled", "engines", "native", "bench", "experiments"},
     "optax": {"agents"},
     "cupy": {"engines"},
 }

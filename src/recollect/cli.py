@@ -42,6 +42,7 @@ A tour, from a minute to an afternoon:
   recollect extensions abstract  states that are more than an observation; continuing: tasks without ends
   recollect tune 1               the paper's grid for the recurrent baseline
   recollect readings             search the choices that the paper leaves open
+  recollect looping              why that recipe loops: what is measured, and each link cut alone
 
   recollect bench estimators     how biased the write gradient is, by enumeration
   recollect bench host           steps a second of the loop around Gymnasium environments
@@ -419,6 +420,24 @@ def _atlas(args: argparse.Namespace) -> None:
     units = atlas.units(_experiments(args), seeds, args.parts, max_steps=args.max_steps, watch=Lines)
     found, errors = _sweep(args, units)
     _write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
+
+
+def _looping(args: argparse.Namespace) -> None:
+    from recollect.experiments import looping
+    from recollect.plots import draw_looping, require
+
+    args.resume = False
+    _check_out(args)
+    if args.picture is not None:
+        require()
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    report = looping.run(seeds, args.steps, _progress, args.workers)
+    if args.picture is not None:
+        draw_looping(report, args.picture)
+    if args.json or args.out is not None:
+        _write_report(args, report, {})
+    if not args.json:
+        _print_table(looping.COLUMNS, looping.table(report))
 
 
 def _tune(args: argparse.Namespace) -> None:
@@ -881,6 +900,18 @@ def parser() -> argparse.ArgumentParser:
     extensions.add_argument("--amount", type=_count, help="steps of a life (80,000), or episodes (12,000)")
     extensions.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     extensions.set_defaults(run=_extensions)
+
+    looping = commands.add_parser("looping", help="why the paper's recipe loops: each link measured, and cut alone")
+    looping.add_argument("--seeds", type=_count, default=32, help="runs an intervention (default: 32)")
+    looping.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    looping.add_argument(
+        "--steps", type=_count, default=300_000, help="of each run, a multiple of 40 (default: 300,000)"
+    )
+    looping.add_argument("--workers", type=_count, help="threads (default: one a core); results do not depend on it")
+    looping.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    looping.add_argument("--out", type=Path, help="JSON file to write as well")
+    looping.add_argument("--picture", type=Path, help="PNG file to draw the measures to")
+    looping.set_defaults(run=_looping)
 
     tune = commands.add_parser("tune", help="the paper's grid for the recurrent baseline")
     tune.add_argument("decisions", type=int, choices=(1, 2))

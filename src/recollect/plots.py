@@ -314,3 +314,50 @@ def draw_speed(rows: list[dict], path: Path) -> None:
     axis.legend()
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+LOOPING = {
+    "paper": ("paper", MAGENTA, "-"),
+    "exact critic at decisions": ("exact critic at decisions", GOLD, "--"),
+    "commitment capped at .5": ("commitment capped at .5", GREY, ":"),
+    "policy divided": ("policy divided", VIOLET, "--"),
+    "critic divided": ("critic divided", AQUA, "-"),
+    "exact critic everywhere": ("exact critic everywhere", COPPER, "-."),
+    "discount .99": ("discount .99", LIME, "-."),
+}
+
+
+def draw_looping(report: dict[str, Any], path: Path) -> Path:
+    """Draw what ``recollect looping`` measured over training; returns the picture's path."""
+    plt = _pyplot()
+    panels = (
+        ("length_median", "steps an episode, in units of the fewest (median)"),
+        ("forward_least", "P(forward) in the chain state where it is least"),
+        ("commitment", "commitment at the decision states"),
+        ("value_on", "V at the last decision, on the path (true value 1/3)"),
+    )
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    for ax, (measure, title) in zip(np.ravel(axes), panels, strict=True):
+        for name, (label, colour, style) in LOOPING.items():
+            if name not in report["interventions"]:
+                continue
+            curves = report["interventions"][name]["curves"]
+            x, y = np.array(curves["steps"]) / 1000, curves[measure]
+            ax.plot(x, y, style, color=colour, label=label, linewidth=2.2 if style == ":" else 1.5)
+        ax.set_title(title, fontsize=10)
+        ax.set_xlabel("thousand training steps")
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        if measure == "length_median":
+            ax.axhline(report["loops_over"], color="#999999", linewidth=0.8)
+            ax.set_yscale("log")
+            ax.set_yticks([1, 2, 4, 8, 16], labels=["1", "2", "4", "8", "16"])
+            ax.minorticks_off()
+        else:
+            ax.set_ylim(0, 1 if measure == "commitment" else None)
+    handles, labels = np.ravel(axes)[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
+    figure.suptitle(f"Looping on figure 5: {len(report['seeds'])} seeds, means unless said")
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+    return path

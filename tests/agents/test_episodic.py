@@ -814,8 +814,10 @@ def test_stored_states_are_encodings():
     for k in (2, 0):
         h = np.tanh(into @ one_hot(1 if k == 2 else 2) + back @ h)
         now, _ = agent.step(now, timestep(one_hot(k)), prng.key(k))
-    np.testing.assert_allclose(now.memory.items[1], [*one_hot(2), *h], rtol=1e-5)
-    np.testing.assert_allclose(now.decision.observation[S:], np.tanh(into @ one_hot(0) + back @ h), rtol=1e-5)
+    np.testing.assert_allclose(now.memory.items[1], [*one_hot(2), *h], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        now.decision.observation[S:], np.tanh(into @ one_hot(0) + back @ h), rtol=1e-5, atol=1e-6
+    )
     over = agent.learn(now, timestep(one_hot(3), terminated=True), prng.key(5))
     assert not np.asarray(over.encoder.hidden).any(), "the next episode begins without a past"
     assert_equal(over.encoder[:2], start.encoder[:2])

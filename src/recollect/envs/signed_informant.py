@@ -93,8 +93,9 @@ class SignedInformant:
     def raw_return(self) -> float:
         """Return of any agent that keeps raw states by weight and acts on them and the current one: 1/A, by chance.
 
-        Which n states such a memory holds has a law that depends on the states seen, not on their order (the product
-        law), and no action changes what is seen. Every episode shows the same states (each action named as often as
-        any other, one true sign), so at the decision the memory's content is independent of which message was true.
+        Parameters held fixed, which n states such a memory holds has a law that depends on the states seen, not on
+        their order (the product law), and no action changes what is seen. Every episode shows the same states (each
+        action named as often as any other, one true sign), so at the decision the memory's content is independent of
+        which message was true.
         """
         return 1 / self.actions
