@@ -572,7 +572,8 @@ def _benchmark(args: argparse.Namespace) -> None:
     from recollect.tasks import AGENTS as OPTIONS
     from recollect.tasks import DEFAULT
 
-    _check_out(args)
+    if args.out is not None and args.out.exists():
+        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
     tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
     benchmark.check(tasks, agents)
 
@@ -606,7 +607,7 @@ def _benchmark(args: argparse.Namespace) -> None:
         from recollect.plots import draw_benchmark
 
         report = {"scale": args.scale, "options": {a: OPTIONS[a] for a in agents}, "table": lines, "rows": rows}
-        _write_report(args, plain(report))
+        _write_report(args, plain(report), {})
         print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
 
 
