@@ -1,7 +1,10 @@
 """The documentation against the code: what it names exists, and what cites the paper is named."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +50,27 @@ def test_quoted_commands_parse(page):
         words = command.split("#")[0].split()[1:]
         if words != ["--help"]:
             cli.parser().parse_args(words)
+
+
+def python_blocks(page):
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
+
+
+def test_the_tutorial_solves_its_task(tmp_path):
+    """Run as the reader would, all of it."""
+    (tmp_path / "errand.py").write_text(python_blocks(ROOT / "docs" / "tutorial.md"))
+    done = subprocess.run(
+        [sys.executable, "errand.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900
+    )
+    assert done.returncode == 0, done.stderr
+    evaluation = next(line for line in done.stdout.splitlines() if line.startswith("return "))
+    assert float(evaluation.split()[1]) > 0.9, evaluation
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs", reason="the extra `docs` brings mkdocs")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    settings = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "EpisodicActorCritic" in (tmp_path / "site" / "reference" / "index.html").read_text()

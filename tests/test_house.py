@@ -22,8 +22,10 @@ ROOMS = {
     "memory": {"reservoir", "learning"},
     "networks": set(),
     "learning": set(),
+    "actions": {"learning"},
     "encoders": set(),
-    "agents": {"reservoir", "memory", "networks", "encoders", "learning"},
+    "pictures": set(),
+    "agents": {"reservoir", "memory", "networks", "learning", "actions", "encoders", "pictures"},
     "envs": set(),
     "training": {"agents", "engines", "envs", "learning", "prng", "trees"},
     "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
@@ -31,14 +33,32 @@ ROOMS = {
     "runs": {"checkpoints", "files", "lock", "provenance"},
     "plots": {"reservoir", "runs", "statistics"},
     "progress": {"training"},
-    "engines": {"agents", "envs", "reservoir", "prng"},
-    "bench": {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts"},
+    "spaces": {"actions"},
+    "host": {"agents", "prng"},
+    "native": {"actions", "agents", "host", "networks", "prng", "reservoir"},
+    "hosting": {"agents", "host", "native"},
+    "normalization": set(),
+    "fleet": {"host", "normalization", "spaces"},
+    "player": {"agents", "fleet", "host", "hosting", "normalization", "prng", "spaces"},
+    "recording": {"runs"},
+    "callbacks": set(),
+    "engines": {"actions", "agents", "envs", "reservoir", "prng"},
 }
-ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
+ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
+ROOMS["tasks"] = set()
+ROOMS["inspection"] = {"agents", "learner"}
+ROOMS["benchmark"] = {"agents", "learner", "statistics", "tasks"}
+ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner", "native"}
+ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "inspection", "learner"}
 OPTIONAL = {
     "matplotlib": {"plots"},
-    "gymnasium": {"envs"},
-    "numba": {"reservoir", "compiled", "engines", "bench", "experiments"},
+    "gymnasium": {"envs", "spaces", "fleet", "player", "learner"},
+    "minigrid": {"envs"},
+    "popgym": {"envs"},
+    "bsuite": {"envs"},
+    "tensorboardX": {"recording"},
+    "stable_baselines3": {"bench"},
+    "numba": {"reservoir", "compiled", "engines", "native", "bench", "experiments"},
     "optax": {"agents"},
     "cupy": {"engines"},
 }

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from recollect.agents.recurrent import RecurrentActorCritic
     from recollect.envs.secret_informant import SecretInformant
     from recollect.errors import FileError, RecollectError
+    from recollect.fleet import EnvironmentFault
+    from recollect.learner import Learner
     from recollect.reservoir.stream import Reservoir
     from recollect.training import Result, train
 
 _HOME = {
+    "EnvironmentFault": "recollect.fleet",
     "EpisodicActorCritic": "recollect.agents.episodic",
     "FileError": "recollect.errors",
+    "Learner": "recollect.learner",
     "RecollectError": "recollect.errors",
     "RecurrentActorCritic": "recollect.agents.recurrent",
     "Reservoir": "recollect.reservoir.stream",
@@ -29,8 +33,10 @@ _HOME = {
 }
 
 __all__ = [
+    "EnvironmentFault",
     "EpisodicActorCritic",
     "FileError",
+    "Learner",
     "RecollectError",
     "RecurrentActorCritic",
     "Reservoir",

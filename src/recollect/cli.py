@@ -18,6 +18,16 @@ recollect: reinforcement-learning agents that learn online what to remember.
 
 A tour, from a minute to an afternoon:
 
+  recollect train --env CartPole-v1 --steps 20000 --set critic_output=linear
+                                 an agent with episodic memory in any Gymnasium environment
+  recollect evaluate runs/CartPole-v1-episodic-seed0
+                                 play the trained agent, without learning
+  recollect benchmark memory --tasks t-maze-10,memory_len-10 --seeds 4
+                                 agents on tasks that ask for memory, from bsuite, popgym and others
+  recollect inspect runs/CartPole-v1-episodic-seed0
+                                 one episode, step by step, with what the agent held in memory
+  recollect envs                 every environment that can be named here
+
   recollect reproduce fig4 --preset robust
                                  train the paper's agent beside its recurrent baseline, draw the
                                  figure, and hold the result against the paper's claims for it
@@ -35,6 +45,7 @@ A tour, from a minute to an afternoon:
   recollect looping              why that recipe loops: what is measured, and each link cut alone
 
   recollect bench estimators     how biased the write gradient is, by enumeration
+  recollect bench host           steps a second of the loop around Gymnasium environments
   recollect bench inclusion      an exact weighted sample of a stream, and its picture
   recollect bench reservoir      how fast the sampler is, beside others, in one run
   recollect bench algorithm1     where the paper's Algorithm 1, as printed, silently stops sampling
@@ -61,6 +72,7 @@ HARDER = (
 ATLAS_PARTS = ("numbers", "programs", "general")
 AGENTS = ("robust", "paper", "none", "fifo", "uniform", "oracle", "gru")
 PRESETS = ("paper", "robust")
+LEARNERS = ("episodic", "fifo", "uniform", "none", "gru", "gru-truncated", "gru-rtrl")
 
 
 def _progress(text: str) -> None:
@@ -488,6 +500,129 @@ def _readings(args: argparse.Namespace) -> None:
     _write_report(args, {"figure": args.figure, "readings": ranked}, errors)
 
 
+def _train(args: argparse.Namespace) -> None:
+    from recollect import Learner, callbacks
+    from recollect.agents import named
+
+    for name, value in [*args.set, *args.env_set]:
+        if value is None or isinstance(value, (list, dict)):
+            raise RecollectError(f"{name}={value}: one number or name is needed")
+    if args.out is not None:
+        from recollect.runs import check_free
+
+        check_free(args.out)
+    agent = named.make(args.agent, **dict(args.set))
+    learner = Learner(
+        agent,
+        args.env,
+        seed=args.seed,
+        copies=args.copies,
+        learners=args.learners,
+        env_options=dict(args.env_set),
+        normalize_observations=args.normalize in ("observations", "both"),
+        normalize_rewards=args.normalize in ("rewards", "both"),
+    )
+    watch: list = []
+    if args.evaluate_every:
+        watch.append(callbacks.Evaluate(args.evaluate_every))
+    if args.checkpoint_every:
+        watch.append(callbacks.Checkpoint(args.checkpoint_every))
+    if args.stop_at is not None:
+        watch.append(callbacks.EarlyStop(args.stop_at, patience=3))
+    learner.learn(args.steps, progress=True, callbacks=watch, log=args.log, log_every=args.log_every, folder=args.out)
+    print(f"steps:   {learner.steps:,}, episodes: {sum(learner.episodes):,}")
+    print(f"folder:  {learner.folder}")
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from recollect import Learner
+
+    learner = Learner.load(args.run_folder)
+    print(learner.evaluate(args.episodes, seed=args.seed))
+
+
+def _inspect(args: argparse.Namespace) -> None:
+    from recollect import Learner, inspection
+    from recollect.plots import draw_episode
+
+    learner = Learner.load(args.run_folder)
+    moments = inspection.play(learner, args.seed, args.limit)
+    columns, rows = inspection.lines(moments)
+    _print_table(columns, rows)
+    print(f"return {sum(m.reward for m in moments):g} in {len(moments)} steps; ▸ marks what was recalled")
+    out = args.out or args.run_folder / f"episode-{args.seed}.png"
+    print(f"picture: {draw_episode(out, moments)}")
+
+
+def _envs(args: argparse.Namespace) -> None:
+    from recollect.envs.making import listing
+
+    for env_id, package in listing():
+        if args.text.lower() in env_id.lower():
+            print(f"{env_id:50s} {package}")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _benchmark(args: argparse.Namespace) -> None:
+    from recollect import benchmark
+    from recollect.provenance import plain
+    from recollect.tasks import AGENTS as OPTIONS
+    from recollect.tasks import DEFAULT
+
+    if args.out is not None and args.out.exists():
+        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+    tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
+    benchmark.check(tasks, agents)
+
+    def show(row: dict) -> None:
+        text = f"{row['task']} {row['agent']} seed {row['seed']}: return {row['final']:.3f}, {row['seconds']:.0f} s"
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show)
+    lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
+    _print_table(
+        ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],
+        [
+            [
+                line["task"],
+                line["agent"],
+                f"{line['return']:.3f}",
+                f"{line['interval'][0]:.3f} to {line['interval'][1]:.3f}",
+                f"{line['solved']} of {line['seeds']}",
+                "-" if line["median_steps"] == float("inf") else f"{line['median_steps']:,}",
+                f"{line['random']:.2f}",
+                f"{line['optimal']:.2f}",
+            ]
+            for line in lines
+        ],
+    )
+    for agent, found in together.items():
+        print(
+            f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to optimal, all tasks"
+        )
+    if args.out is not None:
+        from recollect.plots import draw_benchmark
+
+        report = {"scale": args.scale, "options": {a: OPTIONS[a] for a in agents}, "table": lines, "rows": rows}
+        _write_report(args, plain(report), {})
+        print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
+
+
+def _bench_host(args: argparse.Namespace) -> None:
+    from recollect.bench import host
+
+    rows = host.speeds(args.steps, args.hidden, args.env, args.agents, _progress)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return
+    print(f"\nsteps a second on {args.env}, networks of {args.hidden} units; best of {host.REPEATS}\n")
+    columns = ["learner", "steps/s by the clock", "by the process's own time"]
+    _print_table(columns, [[name, f"{r['clock']:,.0f}", f"{r['processor']:,.0f}"] for name, r in rows.items()])
+
+
 def _soak(args: argparse.Namespace) -> None:
     from recollect.bench import reliability
 
@@ -617,6 +752,47 @@ def parser() -> argparse.ArgumentParser:
     )
     again.set_defaults(run=_reproduce)
 
+    learn = commands.add_parser("train", help="train an agent in a Gymnasium environment")
+    learn.add_argument("--env", required=True, metavar="ID", help="as `recollect envs` lists them")
+    learn.add_argument("--agent", choices=LEARNERS, default="episodic", help="default: episodic")
+    learn.add_argument("--steps", type=_count, default=100_000, help="time steps (default: 100,000)")
+    learn.add_argument("--seed", type=int, default=0, help="default: 0")
+    learn.add_argument(
+        "--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
+    )
+    learn.add_argument(
+        "--env-set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="and of the environment"
+    )
+    learn.add_argument("--copies", type=_count, default=1, help="environments played at once (default: 1)")
+    learn.add_argument(
+        "--learners", choices=("one", "each"), default="one", help="one agent for all copies, or each one"
+    )
+    learn.add_argument("--normalize", choices=("observations", "rewards", "both"), help="by running statistics")
+    learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
+    learn.add_argument("--log-every", type=_count, default=1000, help="steps between rows of metrics (default: 1000)")
+    learn.add_argument("--evaluate-every", type=_count, help="evaluate every so many steps")
+    learn.add_argument("--checkpoint-every", type=_count, help="save every so many steps, besides at the end")
+    learn.add_argument("--stop-at", type=float, help="stop when the mean return of 3 rows in succession is so high")
+    learn.add_argument("--out", type=Path, help="run folder (default: runs/ENV-AGENT-seedS)")
+    learn.set_defaults(run=_train)
+
+    test = commands.add_parser("evaluate", help="play a trained agent without learning")
+    test.add_argument("run_folder", type=Path, metavar="RUN")
+    test.add_argument("--episodes", type=_count, default=100, help="default: 100")
+    test.add_argument("--seed", type=_count, help="of the episodes (default: one beside the run's own)")
+    test.set_defaults(run=_evaluate)
+
+    look = commands.add_parser("inspect", help="an episode of a trained agent, with what it held in memory")
+    look.add_argument("run_folder", type=Path, metavar="RUN")
+    look.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
+    look.add_argument("--limit", type=_count, default=100, help="most steps to play (default: 100)")
+    look.add_argument("--out", type=Path, help="the picture (default: RUN/episode-SEED.png)")
+    look.set_defaults(run=_inspect)
+
+    envs = commands.add_parser("envs", help="list the environments that can be named")
+    envs.add_argument("text", nargs="?", default="", help="only ids with this in them")
+    envs.set_defaults(run=_envs)
+
     going_on = commands.add_parser(
         "resume", help="go on with a run that was interrupted, killed or failed, bit for bit"
     )
@@ -649,6 +825,16 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("verify", help="check every file and checkpoint of a run against its sums")
     check.add_argument("folder", type=Path, metavar="RUN")
     check.set_defaults(run=_verify)
+
+    compare = commands.add_parser("benchmark", help="agents on tasks that ask for memory")
+    suites = compare.add_subparsers(metavar="SUITE", required=True)
+    suite = suites.add_parser("memory", help="bsuite, popgym, MiniGrid, secret informant, T-maze")
+    suite.add_argument("--tasks", type=_names, help="comma-separated (default: a dozen of them)")
+    suite.add_argument("--agents", type=_names, help="comma-separated (default: episodic,none,gru)")
+    suite.add_argument("--seeds", type=_count, default=10, help="of each pair (default: 10)")
+    suite.add_argument("--scale", type=_multiple, default=1.0, help="factor on every task's steps (default: 1)")
+    suite.add_argument("--out", type=Path, help="JSON file for the results; a picture is put beside it")
+    suite.set_defaults(run=_benchmark)
 
     plot = commands.add_parser("plot", help="draw a run again from its folder")
     plot.add_argument("folder", type=Path, metavar="DIR")
@@ -766,6 +952,13 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--capacities", type=_counts, default=(3, 16, 64, 256, 1024), help="n, comma-separated")
     speed.add_argument("--items", type=_counts, default=(10**6, 10**7), help="stream lengths, comma-separated")
     speed.set_defaults(run=_bench_reservoir)
+    loop = subjects.add_parser("host", help="speed of the loop around Gymnasium environments")
+    loop.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    loop.add_argument("--steps", type=_count, default=2000, help="a measurement (default: 2,000)")
+    loop.add_argument("--hidden", type=_count, default=64, help="units of the networks (default: 64)")
+    loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
+    loop.add_argument("--agents", type=_names, default=("episodic", "none", "gru"), help="default: episodic,none,gru")
+    loop.set_defaults(run=_bench_host)
     loop = subjects.add_parser("train", help="steps per second of the whole online loop")
     loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
     loop.add_argument("--runs", type=_counts, help="how many at once, comma-separated (default: as the machine allows)")

@@ -185,6 +185,80 @@ def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int 
     return path
 
 
+def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Learning curves of a benchmark, a panel a task: the median seed, and the middle half of them."""
+    plt = _pyplot()
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    agents = list(dict.fromkeys(row["agent"] for row in rows))
+    colours = dict(zip(agents, (MAGENTA, GREY, AQUA, COPPER, VIOLET, LIME, GOLD, CORN), strict=False))
+    columns = min(3, len(tasks))
+    figure, axes = plt.subplots(
+        -(-len(tasks) // columns),
+        columns,
+        figsize=(4.4 * columns, 3.4 * -(-len(tasks) // columns)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax, task in zip(np.ravel(axes), tasks, strict=False):
+        for agent in agents:
+            own = [row for row in rows if (row["task"], row["agent"]) == (task, agent)]
+            if not own:
+                continue
+            curves = np.array([[np.nan if x is None else x for x in row["curve"]] for row in own], float)
+            steps = own[0]["steps"] * np.arange(1, curves.shape[1] + 1) / curves.shape[1]
+            known = ~np.all(np.isnan(curves), axis=0)
+            low, middle, high = np.nanquantile(curves[:, known], [0.25, 0.5, 0.75], axis=0)
+            ax.plot(steps[known], middle, color=colours[agent], label=agent, linewidth=1.4)
+            ax.fill_between(steps[known], low, high, color=colours[agent], alpha=0.2, linewidth=0)
+        ax.set(title=task, xlabel="steps", ylabel="return")
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        ax.locator_params(axis="x", nbins=4)
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.legend(frameon=False, fontsize=8)
+    for ax in np.ravel(axes)[len(tasks) :]:
+        ax.set_visible(False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def draw_episode(path: Path, moments: list[Any]) -> Path:
+    """An episode as ``recollect.inspection.play`` gives it: states, weights in memory, the query, what was recalled."""
+    plt = _pyplot()
+    steps = len(moments)
+    states = np.array([m.observation for m in moments]).T
+    weights, queries = (np.array([getattr(m, name) for m in moments]).T for name in ("weights", "probabilities"))
+    figure, axes = plt.subplots(3, 1, figsize=(min(7 + 0.2 * steps, 16), 8), sharex=True, layout="constrained")
+    panels = (("state", states, None), ("write weight in memory", weights, 1.0), ("query probability", queries, 1.0))
+    for ax, (title, values, top) in zip(axes, panels, strict=True):
+        image = ax.imshow(
+            values, aspect="auto", interpolation="nearest", cmap="viridis", vmin=None if top is None else 0.0, vmax=top
+        )
+        figure.colorbar(image, ax=ax, shrink=0.8)
+        ax.set(title=title, ylabel="element" if top is None else "slot")
+        if top is not None:
+            ax.set_yticks(range(len(values)))
+    recalled = [(t, m.slot) for t, m in enumerate(moments) if m.slot >= 0]
+    for ax in axes[1:]:
+        ax.plot(*zip(*recalled, strict=True), "o", color=MAGENTA, markersize=5, label="recalled") if recalled else None
+        for t, m in enumerate(moments):
+            for k, since in enumerate(m.since):
+                if not np.isnan(since) and steps <= 40:
+                    ax.text(t, k + 0.3, f"{int(since)}", ha="center", va="center", fontsize=6, color="#e7298a")
+    actions = [str(m.action) if np.ndim(m.action) == 0 else "" for m in moments]
+    axes[2].set_xticks(
+        range(steps)[:: max(1, steps // 40)], [f"{t}\n{actions[t]}" for t in range(steps)][:: max(1, steps // 40)]
+    )
+    axes[2].set_xlabel(
+        "time step, and the action below it; in the squares, the latest step that looked like what is stored"
+    )
+    figure.suptitle(f"return {sum(m.reward for m in moments):g} in {steps} steps")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
 def draw_atlas(rows: list[dict], path: Path) -> None:
     """One page: for each choice the share solved with its interval, episodes to solve, and episode length."""
     plt = _pyplot()

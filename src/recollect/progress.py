@@ -97,3 +97,51 @@ def _bars(console: Any, label: str, agents: list[str]) -> Iterator[Callable[[dic
                     progress.update(tasks[name], total=1, completed=standing.share, **_fields(standing))
 
         yield show
+
+
+@contextlib.contextmanager
+def showing(label: str, start: int, goal: int, wanted: bool) -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
+    """Gives what a learner calls with its steps and its newest rows of metrics; shows nothing unless ``wanted``."""
+    if not wanted:
+        yield lambda steps, rows: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_of_metrics(label, goal)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, refresh_per_second=4) as progress:
+        task = progress.add_task(label, total=goal - start, text="compiling")
+
+        def show(steps: int, rows: list[dict[str, Any]]) -> None:
+            progress.update(task, completed=steps - start, text=_metrics_text(steps, goal, rows))
+
+        yield show
+
+
+def _line_of_metrics(label: str, goal: int) -> Callable[[int, list[dict[str, Any]]], None]:
+    shown = time.monotonic()
+
+    def show(steps: int, rows: list[dict[str, Any]]) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= EVERY or steps >= goal:
+            shown = time.monotonic()
+            _say(f"{label}: {_metrics_text(steps, goal, rows)}")
+
+    return show
+
+
+def _metrics_text(steps: int, goal: int, rows: list[dict[str, Any]]) -> str:
+    def mean(name: str) -> float:
+        known = [row[name] for row in rows if not math.isnan(row[name])]
+        return sum(known) / len(known) if known else math.nan
+
+    parts = [f"{steps:,} of {goal:,} steps", f"{rows[0]['steps_per_second']:,.0f} steps/s"]
+    for name, form in (("return", ".3f"), ("length", ".1f"), ("write_weight", ".2f")):
+        if not math.isnan(mean(name)):
+            parts.append(f"{name.replace('_', ' ')} {mean(name):{form}}")
+    return ", ".join(parts)

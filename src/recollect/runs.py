@@ -144,17 +144,25 @@ class RunFolder:
         self, group: str, agent: str, seeds: Sequence[int], arrays: Mapping[str, np.ndarray], finished: bool = False
     ) -> Path:
         """Save the state of the agent's runs of these seeds, and where their metrics end, which are flushed first."""
+        metrics = self.metrics_so_far(group, agent, seeds)
+        config = {name: value for name, value in self.config.items() if name != "versions"}
+        meta = {"finished": finished, "exact": self.exact, "metrics": metrics}
+        meta |= {"versions": self.versions, "config": config}
+        return checkpoints.save(self.path / "checkpoints" / group, arrays, meta, self.keep)
+
+    def metrics_so_far(self, group: str, agent: str, seeds: Sequence[int]) -> dict[str, Any]:
+        """Where a group's metrics end, for its checkpoint; they are flushed to disk first."""
         count, sums = self._written.get(group, (0, hashlib.sha256()))
         try:
             with open(self.path / "metrics.jsonl", "ab") as out:
                 os.fsync(out.fileno())
         except OSError as error:
             raise RecollectError(f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}") from error
-        metrics = {"agent": agent, "seeds": list(seeds), "lines": count, "sha256": sums.hexdigest()}
-        config = {name: value for name, value in self.config.items() if name != "versions"}
-        meta = {"finished": finished, "exact": self.exact, "metrics": metrics}
-        meta |= {"versions": self.versions, "config": config}
-        return checkpoints.save(self.path / "checkpoints" / group, arrays, meta, self.keep)
+        return {"agent": agent, "seeds": list(seeds), "lines": count, "sha256": sums.hexdigest()}
+
+    def take(self) -> None:
+        """Lock the folder again after ``close``."""
+        self.lock = Lock(self.path)
 
     def load(self, group: str, like: checkpoints.Shapes, *, fallback: bool = False) -> Checkpoint | None:
         """The newest state of a group, or None where none was ever saved."""
@@ -319,6 +327,16 @@ def saved(path: Path) -> list[Path]:
     return [found for group in groups for found in checkpoints.listing(group)]
 
 
+def _learners_progress(path: Path, status: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """Of a learner's run: the share of the steps that were asked for, and the last return that was measured."""
+    whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).rpartition(b"\n")
+    rows = [json.loads(line) for line in whole.splitlines()]
+    returns = [row["return"] for row in rows if row.get("return") is not None]
+    wanted = status.get("wanted")
+    share = [min(1.0, rows[-1]["steps"] / wanted)] if rows and isinstance(wanted, int) and wanted > 0 else []
+    return share, returns[-1:]
+
+
 def summary(path: Path) -> dict[str, Any]:
     """One line of ``recollect runs``: status, share of the episodes done, last return, who is at work."""
     config, curves, status = read(path)
@@ -328,6 +346,8 @@ def summary(path: Path) -> dict[str, Any]:
         reached = np.isfinite(found.returns)
         done += list(reached.sum(axis=1) / reached.shape[1])
         last += [returns[has][-1] for returns, has in zip(found.returns, reached, strict=True) if has.any()]
+    if config.get("kind") == "learner":
+        done, last = _learners_progress(path, status)
     return {
         "run": path.name,
         "status": "stopped" if said == "running" and at_work is None else said,

@@ -34,6 +34,33 @@ def share_interval(hits: int, trials: int, z: float = 1.959964) -> tuple[float, 
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
+def interquartile_mean(values: np.ndarray) -> float:
+    """Mean of the middle half of all values; of values that do not divide by four, the ends count in part.
+
+    >>> interquartile_mean(np.array([0.0, 1.0, 2.0, 100.0]))
+    1.5
+    """
+    ordered = np.sort(np.ravel(values))
+    edges = np.clip(np.arange(len(ordered) + 1) / len(ordered), 0.25, 0.75)
+    return float(np.sum(ordered * np.diff(edges)) * 2)
+
+
+def stratified_bootstrap(strata: list[np.ndarray], draws: int = 2000, seed: int = 0) -> tuple[float, float]:
+    """95% interval of the interquartile mean over strata (tasks), resampling runs within each.
+
+    >>> low, high = stratified_bootstrap([np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0])])
+    >>> 0 <= low <= high <= 1
+    True
+    """
+    rng = np.random.default_rng(seed)
+    found = [
+        interquartile_mean(np.concatenate([rng.choice(stratum, len(stratum)) for stratum in strata]))
+        for _ in range(draws)
+    ]
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(low), float(high)
+
+
 def blocks_of(values: np.ndarray, blocks: int) -> np.ndarray:
     """Means over ``blocks`` equal stretches of the last axis; NaN where a stretch is not complete.
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from recollect import prng
+from recollect.actions import MultiCategorical
 from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters
 from recollect.networks import Layer
+from recollect.pictures import Convolution
 
 S, A = 4, 3  # size of an observation, number of actions
 SMALL = EpisodicActorCritic(
@@ -465,6 +467,9 @@ CHOICES = {
     "partial_read": "all",
     "write": "before",
     "reset_memory": False,
+    "critic_output": "linear",
+    "pictures": Convolution((2, 2, 1), features=S),
+    "actions": MultiCategorical((A,)),
 }
 
 NEEDS = {"reward_rate_step": {"objective": "average"}, "encoding_size": {"encoder": "projection"}}
@@ -492,7 +497,7 @@ def test_every_option_does_something(option, usual):
     if option in NEEDS:
         base = SMALL.replace(**NEEDS[option])
         assert not same_leaves(short_life(changed.replace(**NEEDS[option])), short_life(base))
-    elif option in ("memory_size", "hidden"):
+    elif option in ("memory_size", "hidden", "pictures"):
         shapes = jax.eval_shape(lambda: changed.init(prng.key(0), S, A))
         assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[0])
     else:

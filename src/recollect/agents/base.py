@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,9 @@ class Agent(abc.ABC):
     observation.
     """
 
+    learned: ClassVar[tuple[str, ...]] = ("params",)
+    """The fields of the state that learning moves, as against what belongs to one stream of experience."""
+
     @abc.abstractmethod
     def init(self, key: Array, observation_size: int, num_actions: int) -> Any:
         """Fresh parameters and an empty memory."""
@@ -58,6 +61,10 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def learn(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> Any:
         """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
+
+    def watch(self, state: Any, timestep: TimeStep, key: Array) -> Any:
+        """Take in what came of the last action without learning from it: the memory goes on, the parameters stay."""
+        return self.learn(state, timestep, key, active=False)
 
     def update(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[Any, Array]:
         """As ``learn``, and whether the update was finite; one that is not is not made."""

@@ -2,16 +2,18 @@
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from recollect import learning, memory
+from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
 from recollect.encoders import ENCODERS, Encoder, encode, forget, init_encoder
 from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, apply_network, init_network
+from recollect.pictures import Convolution
 from recollect.reservoir import kernel
 
 LARGEST_MEMORY = 2**32  # bytes
@@ -58,6 +60,7 @@ class Parameters(NamedTuple):
     query: Network
     write: Network
     temperature: Array
+    pictures: Any = ()  # of an agent that sees pictures
 
 
 class Decision(NamedTuple):
@@ -130,9 +133,15 @@ class EpisodicActorCritic(Agent):
         reset_memory: whether the memory is emptied at the end of an episode.
         terminal_value: V of the state after the end.
         log_weight_floor: lower bound on log w when a state is written; −inf for none (logs do not underflow).
+        critic_output: "tanh", as in the paper (returns between −1 and 1), or "linear" for returns of any size.
+        pictures: makes states of pictures, see ``recollect.pictures``; networks and memory work on its output, and it
+            learns from the value, the policy and the query. None where observations are states.
+        actions: how actions are drawn; ``recollect.Learner`` sets it from the action space.
 
     Paper: section 2, section 3
     """
+
+    learned: ClassVar[tuple[str, ...]] = ("params", "reward_rate")
 
     memory_size: int = 3
     hidden: int = 10
@@ -170,6 +179,9 @@ class EpisodicActorCritic(Agent):
     reset_memory: bool = True
     terminal_value: float = dataclasses.field(default=0.0, metadata=traced())
     log_weight_floor: float = dataclasses.field(default=-math.inf, metadata=traced())
+    critic_output: str = "tanh"
+    pictures: Convolution | None = None
+    actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
         for name in ("memory_size", "hidden", "encoding_size"):
@@ -210,6 +222,9 @@ class EpisodicActorCritic(Agent):
         check_choice("partial_read", self.partial_read, ("filled", "all"))
         check_choice("write", self.write, ("after", "before"))
         check_flag("reset_memory", self.reset_memory)
+        if self.pictures is not None and self.encoder != "raw":
+            raise ValueError(f"pictures are seen by their own network: encoder={self.encoder!r} must be 'raw' then")
+        check_choice("critic_output", self.critic_output, ("tanh", "linear"))
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "EpisodicActorCritic":
@@ -219,12 +234,17 @@ class EpisodicActorCritic(Agent):
 
     # -- the networks, at one state
 
+    def see(self, params: Parameters, observation: Array) -> Array:
+        """The state that an observation is seen as: itself, or what the encoder makes of it."""
+        return observation if self.pictures is None else self.pictures.apply(params.pictures, observation)
+
     def _net(self, network: Network, x: Array) -> Array:
         return apply_network(network, x, self.activation)
 
     def value(self, params: Parameters, s: Array) -> Array:
-        """V(S_t), with a tanh output; the critic sees the current state only."""
-        return jnp.tanh(self._net(params.value, s)[0])
+        """V(S_t), with the output that ``critic_output`` names; the critic sees the current state only."""
+        v = self._net(params.value, s)[0]
+        return jnp.tanh(v) if self.critic_output == "tanh" else v
 
     def policy_logits(self, params: Parameters, s: Array, m: Array) -> Array:
         """The logits of π(a | S_t, m_t)."""
@@ -246,13 +266,22 @@ class EpisodicActorCritic(Agent):
         readable = stored.filled if self.partial_read == "filled" else jnp.full_like(stored.filled, stored.count > 0)
         return memory.query_logits(self.query(params, s), stored.items, readable, self.tau(params))
 
+    def query_probabilities(self, params: Parameters, s: Array, stored: kernel.State) -> Array:
+        """Q(S_i | M_t) of every slot; 0 where it is empty.
+
+        Paper: Eq. (1)
+        """
+        logits = self._query_logits(params, s, stored)
+        return jnp.where(jnp.any(logits > -jnp.inf), jax.nn.softmax(jnp.where(logits > -jnp.inf, logits, -1e30)), 0.0)
+
     # -- the loop's three functions
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
         """Fresh parameters and an empty memory."""
         encoder = init_encoder(self.encoder, jax.random.fold_in(key, 0), observation_size, self.encoding_size)
         observation = jnp.zeros_like(encode(encoder, jnp.zeros(observation_size))[1])
-        s, a, h = observation.size, num_actions, self.hidden
+        size = self.pictures.features if self.pictures else observation.size
+        s, a, h = size, num_actions, self.hidden
         sizes = {"value": (s, h, 1), "policy": (2 * s, h, h, a), "query": (s, h, s), "write": (s, h, 1)}
         networks = {}
         for (name, size), k in zip(sizes.items(), jax.random.split(key, 4), strict=True):
@@ -264,11 +293,12 @@ class EpisodicActorCritic(Agent):
             networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
         start = jnp.asarray(self.temperature_start, jnp.float32)
         theta = jnp.log(start) if self.temperature == "exp" else start + jnp.log(-jnp.expm1(-start))
-        stored = MEMORIES[self.memory].init(self.memory_size, observation)
+        stored = MEMORIES[self.memory].init(self.memory_size, jnp.zeros(s))
         zero = jnp.zeros((), jnp.int32)
-        params = Parameters(**networks, temperature=theta)
+        pictures = self.pictures.init(jax.random.fold_in(key, 4)) if self.pictures else ()
+        params = Parameters(**networks, temperature=theta, pictures=pictures)
         traces = jax.tree.map(jnp.zeros_like, params)
-        decision = Decision(observation, observation, zero, zero)
+        decision = Decision(observation, jnp.zeros(s), zero, self.actions.nothing())
         return State(params, traces, stored, decision, jnp.zeros(()), encoder)
 
     def _write(self, state: State, s: Array, key: Array) -> kernel.State:
@@ -287,15 +317,15 @@ class EpisodicActorCritic(Agent):
         """
         encoder, observation = encode(state.encoder, observation)
         state = state._replace(encoder=encoder)
-        u_read, u_act = jax.random.uniform(key, (2,))
+        u = jax.random.uniform(key, (1 + self.actions.draws,))
+        s = self.see(state.params, observation)
         if self.write == "before":
-            state = state._replace(memory=self._write(state, observation, jax.random.fold_in(key, 0)))
-        logits = self._query_logits(state.params, observation, state.memory)
-        slot, recalled = memory.recall(logits, state.memory.items, u_read)
+            state = state._replace(memory=self._write(state, s, jax.random.fold_in(key, 0)))
+        logits = self._query_logits(state.params, s, state.memory)
+        slot, recalled = memory.recall(logits, state.memory.items, u[0])
         if self.empty_read == "current":
-            recalled = jnp.where(state.memory.count > 0, recalled, observation)
-        action_logits = self.policy_logits(state.params, observation, recalled)
-        action = learning.draw(action_logits, u_act)
+            recalled = jnp.where(state.memory.count > 0, recalled, s)
+        action = self.actions.draw(self.policy_logits(state.params, s, recalled), u[1:])
         return state._replace(decision=Decision(observation, recalled, slot, action)), action
 
     def scores(self, params: Parameters, decision: Decision, stored: kernel.State) -> tuple[Array, Array]:
@@ -307,9 +337,10 @@ class EpisodicActorCritic(Agent):
 
         Paper: Eq. (6), Eq. (9), Eq. (10), section 3
         """
-        s, m, slot, action = decision
+        observation, m, slot, action = decision
+        s = self.see(params, observation)
         logits = self.policy_logits(params, s, m)
-        log_pi = jax.nn.log_softmax(logits)[action]
+        log_pi = self.actions.log_probability(logits, action)
         log_q = memory.log_query_probability(self._query_logits(params, s, stored), slot)
         if self.estimator == "queried":
             log_w = self.log_write_weight(params, stored.items[slot])
@@ -320,7 +351,7 @@ class EpisodicActorCritic(Agent):
         # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
         quotients = memory.credit(log_w, jnp.where(counts, given, log_w), self.credit_cap)
         credit = jnp.sum(jnp.where(counts, quotients, 0.0)) if self.oracle_bit is None else 0.0
-        return self.value(params, s) + log_pi + log_q + credit, learning.entropy(logits)
+        return self.value(params, s) + log_pi + log_q + credit, self.actions.entropy(logits)
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
@@ -336,10 +367,11 @@ class EpisodicActorCritic(Agent):
         params, traces, stored, decision, reward_rate, encoder = state
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
         _, s_next = encode(encoder, timestep.observation)
-        v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, s_next))
+        v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, self.see(params, s_next)))
         discount = self.discount if self.objective == "discounted" else 1.0
         reward = timestep.reward - reward_rate
-        delta = learning.td_error(reward, discount, v_next, self.value(params, decision.observation))
+        s = self.see(params, decision.observation)
+        delta = learning.td_error(reward, discount, v_next, self.value(params, s))
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
         (gradient,), (ready,) = pull((one, none)), pull((none, one))
@@ -353,7 +385,7 @@ class EpisodicActorCritic(Agent):
         params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
         traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(learnt, new, old)), longer, traces)
         if self.write == "after":
-            stored = self._write(state, decision.observation, key)
+            stored = self._write(state, s, key)
         if self.reset_memory:
             stored, encoder = kernel.clear(stored, over), forget(encoder, over)
         if self.objective == "average":
@@ -372,4 +404,5 @@ class EpisodicActorCritic(Agent):
             )
 
         theta = moved(params.temperature, direction.temperature, self.query_rate)
-        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta)
+        pictures = jax.tree.map(lambda p, d: moved(p, d, 1.0), params.pictures, direction.pictures)
+        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta, pictures=pictures)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import optax
 from jax import Array
 
 from recollect import learning
+from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, register, traced
 from recollect.networks import (
     ACTIVATIONS,
@@ -81,10 +82,12 @@ class RecurrentActorCritic(Agent):
         entropy: weight of the policy's entropy.
         decay, epsilon: of RMSProp; the paper does not say.
         window: longest stretch that gradients go back through.
-        activation, initializer, critic_start: as in ``EpisodicActorCritic``.
+        activation, initializer, critic_start, critic_output, actions: as in ``EpisodicActorCritic``.
 
     Paper: section 4, the recurrent baseline
     """
+
+    learned: ClassVar[tuple[str, ...]] = ("params", "optimizer")
 
     width: int = 10
     learning_rate: float = dataclasses.field(default=0.003, metadata=traced())
@@ -96,6 +99,8 @@ class RecurrentActorCritic(Agent):
     activation: str = "tanh"
     initializer: str = "normal"
     critic_start: str = "zero"
+    critic_output: str = "tanh"
+    actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
         for name in ("width", "window"):
@@ -108,13 +113,15 @@ class RecurrentActorCritic(Agent):
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
         check_choice("critic_start", self.critic_start, ("zero", "random"))
+        check_choice("critic_output", self.critic_output, ("tanh", "linear"))
 
     def _rms(self) -> optax.GradientTransformation:
         return optax.scale_by_rms(decay=self.decay, eps=self.epsilon)
 
     def value(self, params: Parameters, s: Array) -> Array:
-        """V(S_t), with a tanh output; the critic sees the current state only, as in the episodic agent."""
-        return jnp.tanh(apply_network(params.value, s, self.activation)[0])
+        """V(S_t), as ``critic_output`` says; the critic sees the current state only, as in the episodic agent."""
+        v = apply_network(params.value, s, self.activation)[0]
+        return jnp.tanh(v) if self.critic_output == "tanh" else v
 
     def policy_logits(self, params: Parameters, s: Array, h: Array) -> Array:
         """The logits of π(a | S_t, h_t)."""
@@ -131,7 +138,8 @@ class RecurrentActorCritic(Agent):
         params = Parameters(value, policy, init_gru(key_gru, s, h, self.initializer))
         zero = jnp.zeros((), jnp.int32)
         past = Past(jnp.zeros((self.window, s)), zero, jnp.zeros(h))
-        return State(params, self._rms().init(params), past, unroll(params.gru, past), Decision(jnp.zeros(s), zero))
+        decision = Decision(jnp.zeros(s), self.actions.nothing())
+        return State(params, self._rms().init(params), past, unroll(params.gru, past), decision)
 
     def _remember(self, params: Parameters, past: Past, s: Array) -> Past:
         """Append S_t; once the window is full its oldest step moves into the hidden state before it."""
@@ -147,7 +155,7 @@ class RecurrentActorCritic(Agent):
         past = self._remember(state.params, state.past, observation)
         unrolled = unroll(state.params.gru, past)
         action_logits = self.policy_logits(state.params, observation, unrolled.h)
-        action = jax.random.categorical(key, action_logits).astype(jnp.int32)
+        action = self.actions.draw(action_logits, jax.random.uniform(key, (self.actions.draws,)))
         return state._replace(past=past, unrolled=unrolled, decision=Decision(observation, action)), action
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
@@ -165,7 +173,7 @@ class RecurrentActorCritic(Agent):
         def scores(value, policy, h):
             here = Parameters(value, policy, params.gru)
             logits = self.policy_logits(here, s, h)
-            return self.value(here, s) + jax.nn.log_softmax(logits)[action], learning.entropy(logits)
+            return self.value(here, s) + self.actions.log_probability(logits, action), self.actions.entropy(logits)
 
         _, pull = jax.vjp(scores, params.value, params.policy, unrolled.h)
         d_value, d_policy, d_h = pull((delta, jnp.asarray(self.entropy, delta.dtype)))
@@ -180,6 +188,14 @@ class RecurrentActorCritic(Agent):
         over = timestep.terminated | timestep.truncated | jnp.logical_not(active)
         past = past._replace(length=jnp.where(over, 0, past.length), before=jnp.where(over, 0.0, past.before))
         return State(params, optimizer, past, unrolled, decision), sound
+
+    def watch(self, state: State, timestep: TimeStep, key: Array) -> State:
+        """The past ends with the episode; what was seen is in it already."""
+        del key
+        over = timestep.terminated | timestep.truncated
+        past = state.past
+        past = past._replace(length=jnp.where(over, 0, past.length), before=jnp.where(over, 0.0, past.before))
+        return state._replace(past=past)
 
 
 @jax.custom_batching.custom_vmap

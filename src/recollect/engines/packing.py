@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from recollect.actions import CATEGORICAL
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.envs.secret_informant import SecretInformant
 
@@ -51,6 +52,9 @@ def supported(agent: Any, env: Any) -> bool:
         and agent.partial_read == "filled"
         and agent.write == "after"
         and agent.reset_memory
+        and agent.critic_output == "tanh"
+        and agent.actions == CATEGORICAL
+        and agent.pictures is None
         and agent.objective == "discounted"
         and agent.encoder == "raw"
         and not np.any(np.asarray(agent.forgetting))

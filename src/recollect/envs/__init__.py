@@ -22,7 +22,7 @@ __all__ = ["FORWARD", "Environment", "Instance", "SecretInformant", "TimeStep", 
 
 
 def register() -> None:
-    """Make ``recollect/SecretInformant-v0`` known to ``gymnasium.make``; doing it again changes nothing.
+    """Make ``recollect/SecretInformant-v0`` and ``recollect/TMaze-v0`` known to ``gymnasium.make``; twice is once.
 
     Episodes have no time limit, as in the paper; ``gymnasium.make(..., max_episode_steps=n)`` sets one.
     """
@@ -35,6 +35,7 @@ def register() -> None:
             entry_point="recollect.envs.gymnasium:SecretInformantEnv",
             reward_threshold=0.95,
         )
+        gymnasium_register(id="recollect/TMaze-v0", entry_point="recollect.envs.t_maze:TMazeEnv", reward_threshold=0.95)
 
 
 def __getattr__(name: str):

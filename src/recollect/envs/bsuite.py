@@ -1,0 +1,57 @@
+"""bsuite's experiments as Gymnasium environments; bsuite itself comes with the extra ``tasks``."""
+
+import contextlib
+import io
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from recollect.errors import RecollectError
+
+
+def load(bsuite_id: str) -> Any:
+    """Bsuite's own environment for an id such as ``memory_len/12``."""
+    try:
+        import bsuite
+    except ImportError as error:
+        raise RecollectError(f"bsuite/{bsuite_id} needs bsuite: pip install 'recollect[tasks]'") from error
+    with contextlib.redirect_stdout(io.StringIO()):  # it announces what it loads
+        try:
+            return bsuite.load_from_id(bsuite_id)
+        except (KeyError, ValueError, AttributeError, NotImplementedError) as error:
+            raise RecollectError(f"bsuite has no experiment {bsuite_id!r}") from error
+
+
+class BsuiteEnv(gym.Env[np.ndarray, np.int64]):
+    """One bsuite experiment; its rewards, observations and counts of mistakes are bsuite's own.
+
+    ``reset(seed=...)`` seeds the experiment's random numbers, which bsuite itself seeds only when it is made.
+    """
+
+    def __init__(self, bsuite_id: str = "memory_len/0"):
+        self.bsuite_id, self.inner = bsuite_id, load(bsuite_id)
+        spec, actions = self.inner.observation_spec(), self.inner.action_spec()
+        low = np.broadcast_to(getattr(spec, "minimum", -np.inf), spec.shape)
+        high = np.broadcast_to(getattr(spec, "maximum", np.inf), spec.shape)
+        self.observation_space = gym.spaces.Box(low.astype(spec.dtype), high.astype(spec.dtype), dtype=spec.dtype)
+        self.action_space = gym.spaces.Discrete(actions.num_values)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        raw = getattr(self.inner, "raw_env", self.inner)
+        if seed is not None and hasattr(raw, "_rng"):
+            raw._rng = np.random.RandomState(seed % 2**32)
+        return self.inner.reset().observation, {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Take one action; where bsuite gives a discount of 1 at the last step, the episode was cut."""
+        timestep = self.inner.step(int(action))
+        over = timestep.last()
+        cut = bool(over and timestep.discount)
+        return timestep.observation, float(timestep.reward), bool(over and not cut), cut, {}
+
+    def info(self) -> dict[str, float]:
+        """What bsuite has counted so far, such as ``total_perfect``."""
+        return dict(self.inner.bsuite_info())

@@ -1,0 +1,129 @@
+"""From what a user names to environments: an id, an environment, or a function that makes one."""
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from recollect.envs import register
+from recollect.errors import RecollectError
+
+BRINGS = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "popgym-": "popgym"}
+"""Packages that register their environments when they are imported, by how the ids begin."""
+
+Factory = Callable[[], gym.Env]
+
+
+class Source(NamedTuple):
+    """Where environments come from. ``make``: a new one each time, or None if there is only the one that was given."""
+
+    name: str
+    first: Any
+    make: Factory | None
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is Gymnasium's vector environment, several in one."""
+        return isinstance(self.first, gym.vector.VectorEnv)
+
+
+def make(env_id: str, **options: Any) -> gym.Env:
+    """An environment by id.
+
+    As ``gymnasium.make``, and besides: packages that bring the environment are imported; ``bsuite/NAME/NUMBER`` is a
+    bsuite experiment; MiniGrid's partial view comes one-hot and without the mission text; popgym's environments have
+    its ``Antialias`` flag for the first step.
+    """
+    register()
+    if env_id.startswith("bsuite/"):
+        from recollect.envs.bsuite import BsuiteEnv
+
+        return BsuiteEnv(env_id.removeprefix("bsuite/"), **options)
+    package = next((p for start, p in BRINGS.items() if env_id.startswith(start)), None)
+    if package is not None:
+        _bring(package, env_id)
+    try:
+        env = gym.make(env_id, **options)
+    except (gym.error.Error, ImportError) as error:
+        raise RecollectError(f"cannot make {env_id!r}: {error}; `recollect envs` lists what there is") from error
+    if package == "minigrid":
+        return _one_hot_view(env)
+    return _flag_first_step(env) if package == "popgym" else env
+
+
+def _bring(package: str, env_id: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise RecollectError(f"{env_id} needs {package}: pip install 'recollect[tasks]'") from error
+
+
+def _one_hot_view(env: gym.Env) -> gym.Env:
+    from minigrid.wrappers import ImgObsWrapper, OneHotPartialObsWrapper
+
+    env = ImgObsWrapper(OneHotPartialObsWrapper(env))
+    assert env.observation_space.shape is not None
+    space = gym.spaces.Box(0.0, 1.0, env.observation_space.shape, np.float32)
+    return gym.wrappers.TransformObservation(env, lambda seen: seen.astype(np.float32), space)
+
+
+def _flag_first_step(env: gym.Env) -> gym.Env:
+    from popgym.wrappers import Antialias
+
+    return Antialias(env.unwrapped)  # type: ignore[arg-type]
+
+
+def source(env: Any) -> Source:
+    """The environments behind an id, an environment or a factory."""
+    if isinstance(env, str):
+        return Source(env, make(env), lambda: make(env))
+    if isinstance(env, gym.vector.VectorEnv):
+        return Source(_name(env), env, None)
+    if isinstance(env, gym.Env):
+        return Source(_name(env), env, None)
+    if callable(env):
+        first = env()
+        if not isinstance(first, (gym.Env, gym.vector.VectorEnv)):
+            raise TypeError(f"the factory {env!r} made a {type(first).__name__}, not a Gymnasium environment")
+        return Source(_name(first), first, env)  # type: ignore[arg-type]
+    raise TypeError(f"env={env!r} must be an id, a Gymnasium environment or a function that makes one")
+
+
+def _name(env: Any) -> str:
+    return env.spec.id if getattr(env, "spec", None) is not None else type(env.unwrapped).__name__
+
+
+def check(env: gym.Env, name: str) -> None:
+    """Run Gymnasium's ``check_env``; what it finds is an error here, what it merely frowns upon is not."""
+    from gymnasium.utils.env_checker import check_env
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            check_env(env.unwrapped, skip_render_check=True)
+        except Exception as error:
+            raise RecollectError(
+                f"{name} does not keep to Gymnasium's rules: {type(error).__name__}: {error}; "
+                "check=False trains on it all the same"
+            ) from error
+
+
+def listing() -> list[tuple[str, str]]:
+    """Every environment that can be named here: id and the package it comes from."""
+    register()
+    for package in sorted(set(BRINGS.values())):
+        try:
+            _bring(package, package)
+        except RecollectError:
+            continue
+    found = [(env_id, str(spec.entry_point).split(".")[0]) for env_id, spec in gym.registry.items()]
+    try:
+        from bsuite import sweep
+    except ImportError:
+        return sorted(found)
+    return sorted(found) + [(f"bsuite/{name}", "bsuite") for name in sweep.SWEEP]

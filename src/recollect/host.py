@@ -1,0 +1,197 @@
+"""An agent's time step as one compiled call, for environments that live on the host.
+
+Everything that changes is one array of int32 a copy, given to the call and taken back (donated): a call's cost is
+mostly its number of arguments, not its arithmetic. One call learns from what came of the last actions and chooses the
+next ones, also across the end of an episode; a row of its input is
+
+    observation [s] · first observation of the next episode [s] · reward · terminated · truncated · idle
+
+and an idle copy stays as it is.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from recollect import prng
+from recollect.agents.base import Agent
+
+EXTRA = 4  # numbers in a row besides the two observations
+REWARD, TERMINATED, TRUNCATED, IDLE = range(EXTRA)
+
+
+class TimeStep(NamedTuple):
+    """What an agent is told after an action."""
+
+    observation: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+
+
+class Live(NamedTuple):
+    """One copy of an agent under way."""
+
+    key: Array
+    time: Array
+    agent: Any
+
+
+class Host:
+    """The compiled calls for one agent at one size.
+
+    Args:
+        agent: the definition.
+        observation_size: length of an observation vector.
+        outputs: of the policy network.
+        copies: how many environments are played at once.
+        shared: whether the copies are one agent with a memory each, whose parameters move by the mean of what each copy
+            would have moved them by, or so many independent agents.
+    """
+
+    def __init__(self, agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = True):
+        self.agent, self.size, self.outputs = agent, observation_size, outputs
+        self.copies, self.shared = copies, shared and copies > 1
+        one = jax.eval_shape(
+            self._start_one, jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.uint32)
+        )
+        leaves, self._tree = jax.tree.flatten(one)
+        self._leaves = [(leaf.shape, leaf.dtype, math.prod(leaf.shape)) for leaf in leaves]
+        self.start: Callable = jax.jit(self._start)
+        self.begin: Callable = jax.jit(self._begin, donate_argnums=0)
+        self.step: Callable = jax.jit(functools.partial(self._step, learn=True), donate_argnums=0)
+        self.watch: Callable = jax.jit(functools.partial(self._step, learn=False), donate_argnums=0)
+        self.forget: Callable = jax.jit(self._forget, donate_argnums=0)
+        self.write_weights: Callable = jax.jit(self._write_weights)
+
+    def row_length(self) -> int:
+        """Numbers in a row of input."""
+        return 2 * self.size + EXTRA
+
+    # -- compiled: a fresh agent, a first action, a time step
+
+    def _start_one(self, seed: Array, copy: Array) -> Live:
+        key_init, key = jax.random.split(prng.key(seed))
+        agent = self.agent.init(key_init, self.size, self.outputs)
+        words = jax.random.key_data(jax.random.fold_in(key, copy) if self.shared else key)
+        return Live(words, jnp.zeros((), jnp.int32), agent)
+
+    def _start(self, seed: Array) -> Array:
+        """Fresh copies: of one agent with this seed, or of agents with this seed and those after it."""
+        copies = jnp.arange(self.copies, dtype=jnp.uint32)
+        seeds = jnp.full_like(copies, seed) if self.shared else seed + copies
+        return jax.vmap(lambda s, c: self._pack(self._start_one(s, c)))(seeds, copies)
+
+    def _keys(self, live: Live) -> tuple[Array, Array]:
+        key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)
+        return prng.at(key, live.time, 0), prng.at(key, live.time, 1)
+
+    def _begin(self, packed: Array, rows: Array) -> tuple[Array, Array]:
+        """First actions at the first observations, which are the rows."""
+
+        def one(row, packed):
+            live = self._unpack(packed)
+            agent, action = self.agent.begin(live.agent, row, self._keys(live)[1])
+            return self._pack(live._replace(agent=agent, time=live.time + 1)), action
+
+        return jax.vmap(one)(rows, packed)
+
+    def _step(self, packed: Array, rows: Array, learn: bool) -> tuple[Array, Array]:
+        """Learn from the rows (or only take them in), and act."""
+        s = self.size
+
+        def take_in(row, packed):
+            live = self._unpack(packed)
+            extra = row[2 * s :]
+            timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
+            go = self.agent.learn if learn else self.agent.watch
+            return live._replace(agent=go(live.agent, timestep, self._keys(live)[0]))
+
+        def act(row, live, packed):
+            extra = row[2 * s :]
+            over = (extra[TERMINATED] > 0) | (extra[TRUNCATED] > 0)
+            observation = jnp.where(over, row[s : 2 * s], row[:s])
+            agent, action = self.agent.begin(live.agent, observation, self._keys(live)[1])
+            after = self._pack(live._replace(agent=agent, time=live.time + 1))
+            return jnp.where(extra[IDLE] > 0, packed, after), action
+
+        live = jax.vmap(take_in)(rows, packed)
+        if self.shared and learn:
+            live = live._replace(agent=self._average(live.agent, rows[:, 2 * s + IDLE] > 0))
+        packed, actions = jax.vmap(act)(rows, live, packed)
+        if self.shared and learn:
+            packed = self._same_parameters(packed, live)
+        return packed, actions
+
+    def _forget(self, packed: Array) -> Array:
+        """End the episode everywhere without learning from it."""
+
+        def one(packed):
+            live, no, yes = self._unpack(packed), jnp.zeros((), bool), jnp.ones((), bool)
+            timestep = TimeStep(jnp.zeros(self.size), jnp.zeros(()), no, yes)
+            return self._pack(live._replace(agent=self.agent.watch(live.agent, timestep, self._keys(live)[0])))
+
+        return jax.vmap(one)(packed)
+
+    def _average(self, agents: Any, idle: Array) -> Any:
+        """Every copy with the mean parameters of those that were not idle."""
+        weight = jnp.where(idle, 0.0, 1.0) / jnp.maximum(jnp.sum(~idle), 1).astype(jnp.float32)
+
+        def mean(leaf):
+            if not jnp.issubdtype(leaf.dtype, jnp.floating):
+                return leaf
+            shape = (-1,) + (1,) * (leaf.ndim - 1)
+            return jnp.broadcast_to(jnp.sum(weight.reshape(shape) * leaf, axis=0), leaf.shape)
+
+        changed = {name: jax.tree.map(mean, getattr(agents, name)) for name in self.agent.learned}
+        return agents._replace(**changed)
+
+    def _same_parameters(self, packed: Array, live: Live) -> Array:
+        """Idle copies too get the parameters that the others moved to."""
+        now = jax.vmap(self._unpack)(packed)
+        shared = {name: getattr(live.agent, name) for name in self.agent.learned}
+        return jax.vmap(self._pack)(now._replace(agent=now.agent._replace(**shared)))
+
+    def _write_weights(self, packed: Array, observations: Array) -> Array:
+        """[copy, observation]: w(S) of each copy's own recent observations; NaN for agents that have no such thing."""
+
+        def one(packed, seen):
+            weigh = getattr(self.agent, "log_write_weight", None)
+            if weigh is None or getattr(self.agent, "encoder", "raw") != "raw":
+                return jnp.full(seen.shape[0], jnp.nan)
+            params = self._unpack(packed).agent.params
+            see = getattr(self.agent, "see", lambda params, s: s)
+            return jax.vmap(lambda s: jnp.exp(weigh(params, see(params, s))))(seen)
+
+        return jax.vmap(one)(packed, observations)
+
+    # -- the state as one array of int32, whose bits are those of every leaf
+
+    def _pack(self, live: Live) -> Array:
+        return jnp.concatenate([jax.lax.bitcast_convert_type(x, jnp.int32).ravel() for x in jax.tree.leaves(live)])
+
+    def _unpack(self, packed: Array) -> Live:
+        at, leaves = 0, []
+        for shape, dtype, count in self._leaves:
+            leaves.append(jax.lax.bitcast_convert_type(packed[at : at + count], dtype).reshape(shape))
+            at += count
+        return jax.tree.unflatten(self._tree, leaves)
+
+    def unpack(self, packed: Array) -> Live:
+        """The copies as a pytree with a leading axis, for looking at and saving."""
+        return jax.jit(jax.vmap(self._unpack))(packed)
+
+    def pack(self, live: Any) -> Array:
+        """The other way."""
+        return jax.jit(jax.vmap(self._pack))(jax.tree.map(jnp.asarray, live))
+
+
+def blank_rows(copies: int, size: int) -> np.ndarray:
+    """Input rows with nothing in them."""
+    return np.zeros((copies, 2 * size + EXTRA), np.float32)

@@ -1,0 +1,16 @@
+"""Which compiled calls serve an agent: those of its own, where there are such, and JAX's otherwise; made once each."""
+
+import functools
+from typing import Any
+
+from recollect import native
+from recollect.agents.base import Agent
+from recollect.host import Host
+
+
+@functools.lru_cache(maxsize=64)
+def host_for(agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False) -> Any:
+    """The host of an agent at one size, the same for the same agent, so that nothing is compiled twice."""
+    if native.supported(agent) and not (shared and copies > 1):
+        return native.NativeHost(agent, observation_size, outputs, copies)
+    return Host(agent, observation_size, outputs, copies, shared)

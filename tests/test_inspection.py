@@ -1,0 +1,98 @@
+"""Looking inside an agent, and the benchmark's arithmetic."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from recollect import Learner, benchmark, cli, inspection
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.errors import RecollectError
+from recollect.tasks import AGENTS, DEFAULT, TASKS
+
+OPTIONS = {"env_options": {"length": 4}, "check": False}
+
+
+def test_an_episode_shows_what_was_held_and_recalled():
+    learner = Learner(EpisodicActorCritic(memory_size=2, hidden=4), "recollect/TMaze-v0", **OPTIONS)
+    moments = inspection.play(learner, seed=1)
+    assert len(moments) == 6 and moments[0].slot == -1 and np.isnan(moments[0].weights).all()
+    for t, m in enumerate(moments[1:], 1):
+        held = ~np.isnan(m.weights)
+        assert held.sum() == min(t, 2) and m.probabilities[held].sum() == pytest.approx(1, abs=1e-5)
+        assert np.array_equal(m.recalled, m.items[m.slot]) and (m.since[held] < t).all()
+        assert ((m.weights[held] > 0) & (m.weights[held] < 1)).all()
+    assert moments[-1].reward in (-1.0, 1.0)
+    columns, rows = inspection.lines(moments)
+    assert len(rows) == 6 and all(len(row) == len(columns) for row in rows)
+    assert rows[0][-3] == "nothing" and sum("▸" in cell for cell in rows[3]) == 1
+
+
+def test_agents_without_a_memory_are_refused():
+    learner = Learner(RecurrentActorCritic(width=2, window=2), "recollect/TMaze-v0", **OPTIONS)
+    with pytest.raises(RecollectError, match="no episodic memory"):
+        inspection.play(learner)
+
+
+def test_from_training_to_a_picture_on_the_command_line(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    train = ["train", "--env", "recollect/TMaze-v0", "--env-set", "length=2", "--steps", "300", "--set", "hidden=4"]
+    assert cli.main([*train, "--out", run, "--log-every", "100", "--evaluate-every", "200"]) == 0
+    assert cli.main(["evaluate", run, "--episodes", "5"]) == 0
+    assert cli.main(["inspect", run]) == 0
+    out = capsys.readouterr().out
+    assert "folder:" in out and "5 episodes" in out and "in 4 steps; ▸ marks" in out
+    assert (tmp_path / "run" / "episode-0.png").stat().st_size > 5000
+    assert cli.main([*train, "--out", run]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert cli.main([*train, "--set", "nonsense=1"]) == 1
+    assert "has no option 'nonsense'" in capsys.readouterr().err
+
+
+def test_a_small_benchmark_from_end_to_end(tmp_path, capsys):
+    out = tmp_path / "results.json"
+    arguments = ["--tasks", "t-maze-5,memory_len-2", "--agents", "episodic,none,oracle", "--seeds", "2"]
+    assert cli.main(["benchmark", "memory", *arguments, "--scale", "0.002", "--out", str(out)]) == 0
+    report = json.loads(out.read_text())
+    pairs = {(row["task"], row["agent"], row["seed"]) for row in report["rows"]}
+    assert len(pairs) == len(report["rows"]) == 2 * 2 * 2 + 2  # the oracle where the task offers one
+    assert all(len(row["curve"]) == benchmark.BLOCKS for row in report["rows"])
+    assert out.with_suffix(".png").stat().st_size > 5000 and "median steps" in capsys.readouterr().out
+    assert cli.main(["benchmark", "memory", "--tasks", "no-such"]) == 1
+    assert "no task 'no-such'" in capsys.readouterr().err
+
+
+def row(task, agent, seed, final, needed=None, solved=False):
+    return {"task": task, "agent": agent, "seed": seed, "final": final, "steps_to_solve": needed, "solved": solved}
+
+
+def test_the_table_by_hand():
+    rows = [
+        row("t-maze-5", "episodic", k, x, n, x == 1) for k, (x, n) in enumerate([(1.0, 50), (1.0, 70), (0.0, None)])
+    ]
+    (line,) = benchmark.table(rows)
+    # The middle half of three: half of the lowest's third is outside, as is half of the highest's.
+    assert line["return"] == pytest.approx(2 * (0 * (1 / 3 - 1 / 4) + 1 / 3 + (3 / 4 - 2 / 3)))
+    assert line["solved"] == 2 and line["median_steps"] == 70 and line["interval"][0] <= line["return"]
+    rows += [row("t-maze-5", "none", 0, 0.0), row("memory_len-2", "episodic", 0, 1.0)]
+    both = benchmark.over_tasks(rows)
+    assert both["none"]["mean"] == 0 and both["episodic"]["mean"] == pytest.approx(line["return"])
+
+
+def test_bsuites_score_looks_at_all_of_training():
+    curve = [{"steps": k, "episodes": k, "return": -1.0 if k <= 30 else 1.0} for k in range(1, 51)]
+    found = {
+        name: benchmark._row(name, TASKS[name], "episodic", 0, curve, 1.0) for name in ("memory_len-2", "t-maze-5")
+    }
+    assert found["t-maze-5"]["final"] == 1 and found["t-maze-5"]["solved"] and found["t-maze-5"]["steps_to_solve"] == 31
+    assert found["memory_len-2"]["whole"] == pytest.approx(-0.2) and not found["memory_len-2"]["solved"]
+
+
+def test_the_tasks_are_sound():
+    assert set(DEFAULT) <= set(TASKS) and all(task.low < task.solved <= task.optimal for task in TASKS.values())
+    assert (
+        TASKS["memory_len-30"].env == "bsuite/memory_len/15" and TASKS["memory_size-10"].env == "bsuite/memory_size/9"
+    )
+    assert set(AGENTS) - {"oracle"} == set(cli.LEARNERS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)
