@@ -25,7 +25,7 @@ ROOMS = {
     "agents": {"reservoir", "memory", "networks", "learning"},
     "envs": set(),
     "training": {"agents", "engines", "envs", "learning", "prng", "trees"},
-    "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
+    "compiled": {"networks", "agents", "engines", "envs", "training", "trees"},
     "statistics": set(),
     "runs": {"checkpoints", "files", "lock", "provenance"},
     "plots": {"reservoir", "runs", "statistics"},
@@ -37,7 +37,7 @@ ROOMS["experiments"] = set(ROOMS) - {"progress", "bench"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs"},
-    "numba": {"reservoir", "compiled", "bench"},
+    "numba": {"reservoir", "engines", "bench"},
     "optax": {"agents"},
     "cupy": {"engines"},
 }

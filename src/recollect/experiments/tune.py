@@ -1,14 +1,15 @@
 """The paper's grid for the recurrent baseline: 10 learning rates × 4 widths, one run each, best last 100 episodes."""
 
-import itertools
 import math
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.compiled import train_iter
+from recollect.compiled import train
 from recollect.envs.secret_informant import SecretInformant
 from recollect.experiments.paper import BASELINE_RATES, BASELINE_WIDTHS
-from recollect.training import Result
 
 
 def tune_baseline(
@@ -26,13 +27,12 @@ def tune_baseline(
     env = SecretInformant(length=10, decisions=decisions)
     episodes = episodes or {1: 25_000, 2: 50_000}[decisions]
     rows = []
-    for width, rate in itertools.product(widths, rates):
-        agent = RecurrentActorCritic(width=width, learning_rate=rate)
-        limit = 4 * episodes * env.shortest_episode
-        *_, result = train_iter(agent, env, episodes, seed, bins=episodes // 100, max_steps=limit)
-        assert isinstance(result, Result)
-        last = float(result.returns[0, -1])
-        row = {"width": width, "learning_rate": rate, "last_100": None if math.isnan(last) else last}
-        rows.append({**row, "steps": int(result.steps[0])})
-        on_row(rows[-1])
+    limit = 4 * episodes * env.shortest_episode
+    for width in widths:
+        agent: Any = RecurrentActorCritic(width=width, learning_rate=np.array(rates))  # type: ignore[arg-type]
+        result = train(agent, env, episodes, [seed] * len(rates), bins=episodes // 100, max_steps=limit)
+        for rate, last, steps in zip(rates, result.returns[:, -1].tolist(), result.steps.tolist(), strict=True):
+            row = {"width": width, "learning_rate": rate, "last_100": None if math.isnan(last) else last}
+            rows.append({**row, "steps": steps})
+            on_row(rows[-1])
     return sorted(rows, key=lambda row: (row["last_100"] is None, -(row["last_100"] or 0.0), row["steps"]))
