@@ -9,6 +9,7 @@ from recollect import RecurrentActorCritic, SecretInformant, compiled, prng
 from recollect.agents.recurrent import Decision, Past
 from recollect.engines import recurrent as engine
 from recollect.envs.secret_informant import Instance
+from recollect.errors import RecollectError
 from recollect.reservoir.random import seeded, uniform
 from recollect.training import Progress, Result
 
@@ -44,6 +45,7 @@ def test_one_step_equals_the_definition(case):
         width=int(rng.integers(2, 12)), window=8, learning_rate=0.01, entropy=0.03, decay=0.8, epsilon=1e-6
     )
     s, a, h, lanes = env.observation_size, env.num_actions, agent.width, 4
+    begin, learn, policy_logits = (jax.jit(f) for f in (agent.begin, agent.learn, agent.policy_logits))
     blank = agent.init(prng.key(case), s, a)
     theta = np.stack([compiled.flatten(blank.params)] * lanes)
     theta += 0.2 * rng.normal(size=theta.shape).astype(np.float32)
@@ -71,12 +73,12 @@ def test_one_step_equals_the_definition(case):
         )
         state = blank._replace(params=params, optimizer=blank.optimizer._replace(nu=squares), past=past)
         x = jnp.asarray(env.states[run[engine.ROW]])
-        state, _ = agent.begin(state, x, prng.key(0))
-        pi = np.asarray(jax.nn.softmax(agent.policy_logits(params, x, state.unrolled.h)))
+        state, _ = begin(state, x, prng.key(0))
+        pi = np.asarray(jax.nn.softmax(policy_logits(params, x, state.unrolled.h)))
         action = drawn(pi, words)
         state = state._replace(decision=Decision(x, jnp.int32(action)))
         timestep = moved_on(env, run, action)
-        state = agent.learn(state, timestep, prng.key(0))
+        state = learn(state, timestep, prng.key(0))
         expected = compiled.flatten(state.params)
         assert np.abs(expected - was.theta[r]).max() > 1e-3
         assert runs.theta[r] == pytest.approx(expected, abs=3e-5)
@@ -188,8 +190,11 @@ def test_it_learns_to_remember():
 
 
 def test_what_is_not_finite_is_said():
-    with pytest.raises(Exception, match="seed 1: the update was not finite at step 1 of"):
-        reports_of((0, 1), discount=np.array([0.9, np.nan]))
+    state = compiled.state_like(RecurrentActorCritic(width=5), SecretInformant(3, 1), 2, 4)
+    state["rng"][:] = [seeded(0), seeded(1)]
+    state["squares"][1, 7] = np.inf
+    with pytest.raises(RecollectError, match="seed 1: the update was not finite at step 1 of"):
+        reports_of((0, 1), state=state)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,7 @@ FIRST_STEPS = 200  # of the first call, while it is not known how long a step ta
 def flatten(params: Parameters) -> np.ndarray:
     """θ, the parameters as one float32 vector; with leading axes over runs, one a run."""
     z, r, candidate = params.gru
-    both = Layer(
-        *(np.concatenate([np.asarray(a), np.asarray(b)], axis=-k) for k, a, b in zip((2, 1), z, r, strict=True))
-    )
+    both = [np.concatenate([np.asarray(a), np.asarray(b)], axis=-k) for k, a, b in zip((2, 1), z, r, strict=True)]
     parts = []
     for weight, bias in (*params.value, *params.policy, both, candidate):
         w = np.asarray(weight, np.float32)

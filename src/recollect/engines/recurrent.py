@@ -1,8 +1,8 @@
 """The recurrent baseline on CPUs: environment, GRU, backpropagation and RMSProp for W runs at once, one a vector lane.
 
-The definition is `recollect.agents.recurrent`; symbols and order follow it, and tests/engines holds the two equal. A
-block of W runs lives in one scratch array of float32 fields, W entries a field (`Layout`, `recollect.engines.lanes`);
-what the environment and the random numbers need stays in the runs' own rows, for scalar code.
+The definition is `recollect.agents.recurrent`; symbols and order follow it, and tests/test_compiled.py holds the two
+equal. A block of W runs lives in one scratch array of float32 fields, W entries a field (`Layout`,
+`recollect.engines.lanes`); what environment and random numbers need stays in the runs' own rows, for scalar code.
 
 Runs are at different steps of their episodes, and the loops over an episode go to the longest of the block. A run that
 is not so far has an update gate of 0 there: its hidden state stays as it is, and so does the gradient on its way back,
@@ -171,7 +171,7 @@ def _sigmoid(x: FloatLike) -> FloatLike:
 # -- products: four rows of weights at a time, which share what they load of the vector
 
 
-@njit(forceinline=True)
+@njit
 def _product(f, weight, stride, out, into, x, start, y, w):
     """Y_i = start_i + Σ_j W_ij x_j for i < out."""
     i = 0
@@ -198,7 +198,7 @@ def _product(f, weight, stride, out, into, x, start, y, w):
         i += 1
 
 
-@njit(forceinline=True)
+@njit
 def _back(f, weight, stride, out, into, d, y, w):
     """Y_j ← y_j + Σ_i d_i W_ij for j < into."""
     i = 0
@@ -249,38 +249,58 @@ def _move(f, o, k, g, rate, keep, renew, epsilon, w):
     return (new + square) * ZERO
 
 
+@njit(forceinline=True)
+def _gradient(f, i, j, x, x_step, d, d_step, steps, w):
+    g = splat(ZERO, w)
+    for k in range(steps):
+        g = fma(load(f, d + k * d_step + i, w), load(f, x + k * x_step + j, w), g)
+    return g
+
+
 @njit
 def _learn(f, o, weight, stride, bias, out, into, x, x_step, d, d_step, steps, w):
     """Learn columns of a layer's weights, and its biases where ``bias`` is not negative; returns 0, or NaN."""
     rate, keep, renew, epsilon = load(f, o.rate, w), load(f, o.keep, w), load(f, o.renew, w), load(f, o.epsilon, w)
     sound = splat(ZERO, w)
-    for i in range(out):
+    i = 0
+    while i + 4 <= out:  # rows by fours share what is loaded of x, columns by twos what is loaded of d
         j = 0
-        while j + 4 <= into:
-            g_0, g_1, g_2, g_3 = splat(ZERO, w), splat(ZERO, w), splat(ZERO, w), splat(ZERO, w)
+        while j + 2 <= into:
+            zero = splat(ZERO, w)
+            a_0, a_1, b_0, b_1, c_0, c_1, e_0, e_1 = zero, zero, zero, zero, zero, zero, zero, zero
             for k in range(steps):
-                d_k, at = load(f, d + k * d_step + i, w), x + k * x_step + j
-                g_0 = fma(d_k, load(f, at, w), g_0)
-                g_1 = fma(d_k, load(f, at + 1, w), g_1)
-                g_2 = fma(d_k, load(f, at + 2, w), g_2)
-                g_3 = fma(d_k, load(f, at + 3, w), g_3)
+                at_d, at_x = d + k * d_step + i, x + k * x_step + j
+                x_0, x_1 = load(f, at_x, w), load(f, at_x + 1, w)
+                a, b, c, e = load(f, at_d, w), load(f, at_d + 1, w), load(f, at_d + 2, w), load(f, at_d + 3, w)
+                a_0, a_1 = fma(a, x_0, a_0), fma(a, x_1, a_1)
+                b_0, b_1 = fma(b, x_0, b_0), fma(b, x_1, b_1)
+                c_0, c_1 = fma(c, x_0, c_0), fma(c, x_1, c_1)
+                e_0, e_1 = fma(e, x_0, e_0), fma(e, x_1, e_1)
             at = weight + i * stride + j
-            sound = sound + _move(f, o, at, g_0, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 1, g_1, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 2, g_2, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 3, g_3, rate, keep, renew, epsilon, w)
-            j += 4
-        while j < into:
+            sound = sound + _move(f, o, at, a_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, o, at + 1, a_1, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, o, at + stride, b_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, o, at + stride + 1, b_1, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, o, at + 2 * stride, c_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, o, at + 2 * stride + 1, c_1, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, o, at + 3 * stride, e_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, o, at + 3 * stride + 1, e_1, rate, keep, renew, epsilon, w)
+            j += 2
+        for row in range(i, i + 4):
+            for column in range(j, into):
+                g = _gradient(f, row, column, x, x_step, d, d_step, steps, w)
+                sound = sound + _move(f, o, weight + row * stride + column, g, rate, keep, renew, epsilon, w)
+        i += 4
+    for row in range(i, out):
+        for column in range(into):
+            g = _gradient(f, row, column, x, x_step, d, d_step, steps, w)
+            sound = sound + _move(f, o, weight + row * stride + column, g, rate, keep, renew, epsilon, w)
+    if bias >= 0:
+        for row in range(out):
             g = splat(ZERO, w)
             for k in range(steps):
-                g = fma(load(f, d + k * d_step + i, w), load(f, x + k * x_step + j, w), g)
-            sound = sound + _move(f, o, weight + i * stride + j, g, rate, keep, renew, epsilon, w)
-            j += 1
-        if bias >= 0:
-            g = splat(ZERO, w)
-            for k in range(steps):
-                g = g + load(f, d + k * d_step + i, w)
-            sound = sound + _move(f, o, bias + i, g, rate, keep, renew, epsilon, w)
+                g = g + load(f, d + k * d_step + row, w)
+            sound = sound + _move(f, o, bias + row, g, rate, keep, renew, epsilon, w)
     return sound
 
 
