@@ -28,7 +28,7 @@ ROOMS = {
     "agents": {"reservoir", "memory", "networks", "learning", "actions", "encoders", "pictures"},
     "envs": set(),
     "training": {"agents", "engines", "envs", "learning", "prng", "trees"},
-    "compiled": {"reservoir", "networks", "agents", "envs", "training", "trees"},
+    "compiled": {"networks", "agents", "engines", "envs", "training", "trees"},
     "statistics": set(),
     "runs": {"checkpoints", "files", "lock", "provenance"},
     "plots": {"reservoir", "runs", "statistics"},
@@ -58,7 +58,7 @@ OPTIONAL = {
     "bsuite": {"envs"},
     "tensorboardX": {"recording"},
     "stable_baselines3": {"bench"},
-    "numba": {"reservoir", "compiled", "engines", "native", "bench", "experiments"},
+    "numba": {"reservoir", "engines", "native", "bench", "experiments"},
     "optax": {"agents"},
     "cupy": {"engines"},
 }

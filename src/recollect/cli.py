@@ -442,19 +442,19 @@ def _looping(args: argparse.Namespace) -> None:
 
 def _tune(args: argparse.Namespace) -> None:
     from recollect.experiments.paper import BASELINE_RATES
-    from recollect.experiments.tune import ranked, try_combination
+    from recollect.experiments.tune import ranked, try_width
 
     _check_out(args)
     if args.episodes is not None and args.episodes % 100:
         raise RecollectError(f"--episodes {args.episodes}: a multiple of 100 is needed, the last 100 decide")
+    rates = tuple(BASELINE_RATES[x] for x in args.rates)
     units = {
-        f"width {width}, rate {BASELINE_RATES[x]}": functools.partial(
-            try_combination, args.decisions, width, BASELINE_RATES[x], args.episodes
-        )
-        for width, x in itertools.product(args.widths, args.rates)
+        f"width {width}": functools.partial(try_width, args.decisions, width, rates, args.episodes)
+        for width in args.widths
     }
-    rows, errors = _sweep(args, units)
-    _write_report(args, {"decisions": args.decisions, "rows": ranked(list(rows.values()))}, errors)
+    found, errors = _sweep(args, units)
+    rows = [row for rows in found.values() for row in rows]
+    _write_report(args, {"decisions": args.decisions, "rows": ranked(rows)}, errors)
 
 
 def _extensions(args: argparse.Namespace) -> None:

@@ -172,7 +172,7 @@ def _read_snapshots(agents: Agent, env: Environment, snapshots: Array, marks: Ar
     return jax.vmap(one_run, (0, 0, 2, 2))(agents, params, snapshots, marks)
 
 
-def choose_engine(agent: Agent, env: Environment, engine: str = "auto") -> str:
+def choose_engine(agent: Agent, env: Any, engine: str = "auto") -> str:
     """The fastest engine that knows this agent and environment on this machine, or the one asked for, if it does."""
     known = packing.supported(agent, env)
     can = {"cuda": known and cuda.able(agent, env), "cpu": known and jax.default_backend() == "cpu", "jax": True}
@@ -193,7 +193,7 @@ def advance(
         return _advance(agents, env, runs, tuple(jnp.int32(x) for x in limits), records=records)
     packed = packing.pack(env, runs)
     if engine == "cpu":
-        packed = packing.Packed(*(np.array(table) for table in packed))
+        packed = jax.tree.map(np.array, packed)
     snapshots, marks = ENGINES[engine](agents, env, packed, limits, records, RECORD)
     runs = packing.unpack(env, packed, runs)
     return runs, _read_snapshots(agents, env, snapshots, marks, runs.agent.params)

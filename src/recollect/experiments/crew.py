@@ -43,8 +43,7 @@ def reports(tasks: Sequence[Task], inbox: Inbox, stop: threading.Event, every: f
     The threads (compiled calls hold no lock of Python's) take the tasks in order. Only the thread that iterates writes
     files, so that nothing needs a lock. A task that fails reports its error, and the rest go on. However the iteration
     ends, the threads are told to stop and waited for, as a compiled call takes about a second and a compilation
-    several; a baseline that loops within one bin of episodes may take longer and is left behind, with the checkpoint
-    it had.
+    several.
 
     Args:
         tasks: what is to be done.

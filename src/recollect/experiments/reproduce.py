@@ -104,17 +104,16 @@ class Plan:
     def jobs(self) -> tuple[Job, ...]:
         """What is trained.
 
-        All seeds of the episodic learner are mapped over in one compiled loop. Each of the baseline's trains by
-        itself, in the scalar loop made for it.
+        All seeds of an agent are one group.
         """
         agent = EpisodicActorCritic.preset(self.preset, memory_size=self.experiment.memory_size)
         limit = math.ceil(self.max_steps * self.shortest_total)
         jobs = [Job("episodic", agent, (tuple(range(self.seeds)),), limit)]
         if self.with_baseline and self.experiment.baseline_repeats:
             # From seed 1: seed 0 is the run that the hyperparameters were chosen by.
-            groups = tuple((seed,) for seed in range(1, self.experiment.baseline_repeats + 1))
+            seeds = tuple(range(1, self.experiment.baseline_repeats + 1))
             limit = math.ceil(BASELINE_MAX_STEPS * self.shortest_total)
-            jobs.append(Job("recurrent", baseline(self.experiment.decisions), groups, limit))
+            jobs.append(Job("recurrent", baseline(self.experiment.decisions), (seeds,), limit))
         return tuple(jobs)
 
     def config(self) -> dict[str, Any]:
@@ -157,7 +156,7 @@ def make_plan(
 
     >>> plan = make_plan("fig4")
     >>> plan.seeds, plan.episodes, [(job.name, job.groups) for job in plan.jobs]
-    (3, 25000, [('episodic', ((0, 1, 2),)), ('recurrent', ((1,), (2,), (3,)))])
+    (3, 25000, [('episodic', ((0, 1, 2),)), ('recurrent', ((1, 2, 3),))])
     """
     if figure in FIGURES:
         seeds = FIGURES[figure].repeats if seeds is None else seeds
@@ -363,7 +362,7 @@ def begin(
     env, seeds = plan.experiment.env, job.groups[group]
     if isinstance(job.agent, RecurrentActorCritic):
         return compiled.train_iter(
-            job.agent, env, plan.episodes, seeds[0], max_steps=job.max_steps, bins=plan.bins, state=state
+            job.agent, env, plan.episodes, seeds, max_steps=job.max_steps, bins=plan.bins, state=state
         )
     return train_iter(job.agent, env, plan.episodes, seeds, max_steps=job.max_steps, bins=plan.bins, state=state)
 
@@ -371,7 +370,7 @@ def begin(
 def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
     """The form of a group's snapshots."""
     if isinstance(job.agent, RecurrentActorCritic):
-        return compiled.state_like(job.agent, plan.experiment.env, plan.bins)
+        return compiled.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
     return training.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 

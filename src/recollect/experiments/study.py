@@ -4,8 +4,6 @@ A run counts as solved where the mean return over 1,000 episodes is .95 or more:
 and at twice that budget.
 """
 
-import concurrent.futures
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -116,25 +114,17 @@ def study_recurrent(
     *,
     times_budget: int = 2,
     max_steps: float = 4.0,
-    on_progress: Callable[[int], None] = lambda done: None,
+    on_progress: Callable[[Progress], None] = lambda report: None,
 ) -> dict[str, Any]:
-    """As ``study`` for the paper's recurrent baseline, one run a core at a time."""
+    """As ``study`` for the paper's recurrent baseline."""
     agent, env, block = baseline(min(experiment.decisions, 2)), experiment.env, block_of(experiment)
     episodes = times_budget * experiment.episodes
     limit = int(max_steps * episodes * env.shortest_episode)
-
-    def one(seed: int) -> Result:
-        *_, result = train_recurrent(agent, env, episodes, seed, bins=episodes // block, max_steps=limit)
-        assert isinstance(result, Result)
-        return result
-
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = []
-        for result in pool.map(one, seeds):
-            results.append(result)
-            on_progress(len(results))
-    returns, lengths = (np.concatenate([getattr(r, name) for r in results]) for name in ("returns", "lengths"))
-    return summarise(returns, lengths, env.shortest_episode, experiment.episodes, block)
+    for report in train_recurrent(agent, env, episodes, seeds, bins=episodes // block, max_steps=limit):
+        if isinstance(report, Result):
+            return summarise(report.returns, report.lengths, env.shortest_episode, experiment.episodes, block)
+        on_progress(report)
+    raise AssertionError
 
 
 def units(
@@ -156,9 +146,9 @@ def units(
             def work(title=title, experiment=experiment, name=name, agent=agent) -> dict[str, Any]:
                 row = {"experiment": title, "agent": name}
                 limits = {"times_budget": times_budget, "max_steps": max_steps}
-                if agent is None:
-                    return row | study_recurrent(experiment, seeds, **limits)
                 on_progress = watch(f"{title} {name}", times_budget * experiment.episodes)
+                if agent is None:
+                    return row | study_recurrent(experiment, seeds, on_progress=on_progress, **limits)
                 return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
 
             found[f"{title} {name}"] = work

@@ -1,14 +1,15 @@
 """The paper's grid for the recurrent baseline: 10 learning rates × 4 widths, one run each, best last 100 episodes."""
 
-import itertools
 import math
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.compiled import train_iter
+from recollect.compiled import train
 from recollect.envs.secret_informant import SecretInformant
 from recollect.experiments.paper import BASELINE_RATES, BASELINE_WIDTHS
-from recollect.training import Result
 
 
 def tune_baseline(
@@ -24,23 +25,27 @@ def tune_baseline(
     A run that does not finish within 4 times the shortest possible total of steps loops and scores nothing.
     """
     rows = []
-    for width, rate in itertools.product(widths, rates):
-        rows.append(try_combination(decisions, width, rate, episodes, seed))
-        on_row(rows[-1])
+    for width in widths:
+        for row in try_width(decisions, width, rates, episodes, seed):
+            rows.append(row)
+            on_row(row)
     return ranked(rows)
 
 
-def try_combination(decisions: int, width: int, rate: float, episodes: int | None = None, seed: int = 0) -> dict:
-    """One row of the grid."""
+def try_width(
+    decisions: int, width: int, rates: tuple[float, ...], episodes: int | None = None, seed: int = 0
+) -> list[dict]:
+    """The rows of one width, all its rates side by side."""
     env = SecretInformant(length=10, decisions=decisions)
     episodes = episodes or {1: 25_000, 2: 50_000}[decisions]
-    agent = RecurrentActorCritic(width=width, learning_rate=rate)
+    agent: Any = RecurrentActorCritic(width=width, learning_rate=np.array(rates))  # type: ignore[arg-type]
     limit = 4 * episodes * env.shortest_episode
-    *_, result = train_iter(agent, env, episodes, seed, bins=episodes // 100, max_steps=limit)
-    assert isinstance(result, Result)
-    last = float(result.returns[0, -1])
-    row = {"width": width, "learning_rate": rate, "last_100": None if math.isnan(last) else last}
-    return {**row, "steps": int(result.steps[0])}
+    result = train(agent, env, episodes, [seed] * len(rates), bins=episodes // 100, max_steps=limit)
+    ends = zip(rates, result.returns[:, -1].tolist(), result.steps.tolist(), strict=True)
+    return [
+        {"width": width, "learning_rate": rate, "last_100": None if math.isnan(last) else last, "steps": steps}
+        for rate, last, steps in ends
+    ]
 
 
 def ranked(rows: list[dict]) -> list[dict]:
