@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import functools
-import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping
