@@ -97,7 +97,7 @@ def test_progress(terminal, monkeypatch, capsys):
         (["study", "--set", "memory_size=0"], "memory_size=0 must be an integer of at least 1"),
         (["study", "--set", "learning_rate=null"], "one number or name is needed"),
         (["study", "--set", "learning_rate=[0.1,0.2]"], "one number or name is needed"),
-        (["study", "--episodes", "499"], "a multiple of 25 is needed"),
+        (["study", "--episodes", "1500"], "must be a multiple of 1000"),
         (["study", "--out", "{here}"], "exists already"),
         (["study", "--out", "/proc/none/x.json"], "cannot write"),
         (["tune", "1", "--episodes", "150"], "a multiple of 100 is needed"),
@@ -127,8 +127,8 @@ def test_small_studies(tmp_path):
     assert cli.main(arguments) == 0
     report = json.loads(out.read_text())
     assert report["changes"] == {"memory_size": 2, "discount": 0.9}
-    row = report["figures"]["fig3"]
-    assert row["seeds"] == 2 and row["episodes"] == 50 and 0 <= row["solved"] <= 2
+    (row,) = report["rows"]
+    assert row["seeds"] == 2 and row["budget"] == 50 and 0 <= row["solved_at_both"] <= 2
     out = tmp_path / "tune.json"
     assert cli.main(["tune", "1", "--widths", "3,2", "--rates", "4", "--episodes", "200", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["rows"]

@@ -49,22 +49,22 @@ def test_nothing_is_kept_without_a_place(tmp_path, monkeypatch):
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    """``tune`` with one combination that fails: exit 1, the report holds the rest; --resume completes it."""
+    """``tune`` with one width that fails: exit 1, the report holds the rest; --resume completes it."""
     tried = []
 
-    def attempt(decisions, width, rate, episodes=None, seed=0):
+    def attempt(decisions, width, rates, episodes=None, seed=0):
         tried.append(width)
         if width == 3 and broken:
             raise RuntimeError("no luck")
-        return {"width": width, "learning_rate": rate, "last_100": 0.5, "steps": width}
+        return [{"width": width, "learning_rate": rate, "last_100": 0.5, "steps": width} for rate in rates]
 
-    monkeypatch.setattr(tune, "try_combination", attempt)
+    monkeypatch.setattr(tune, "try_width", attempt)
     broken, out = True, tmp_path / "tune.json"
     words = ["tune", "1", "--widths", "2,3,4", "--rates", "4", "--out", str(out)]
     assert cli.main(words) == 1
-    assert "failed: width 3, rate 0.003125: RuntimeError: no luck; --resume tries again" in capsys.readouterr().err
+    assert "failed: width 3: RuntimeError: no luck; --resume tries again" in capsys.readouterr().err
     report = json.loads(out.read_text())
-    assert [row["width"] for row in report["rows"]] == [2, 4] and list(report["errors"]) == ["width 3, rate 0.003125"]
+    assert [row["width"] for row in report["rows"]] == [2, 4] and list(report["errors"]) == ["width 3"]
     assert cli.main(words) == 1 and "exists already" in capsys.readouterr().err
     broken = False
     tried.clear()

@@ -154,7 +154,7 @@ def _halve_bits(typingctx, x):
 @njit(forceinline=True)
 def _inverse_root(x: FloatLike, w: Any) -> FloatLike:
     """1/√x of a positive normal number, to about a unit in the last place; √ and division take five times as long."""
-    guess: IntLike = splat(_ROOT_MAGIC, w) - _halve_bits(bits_of(x))
+    guess: IntLike = splat(_ROOT_MAGIC, w) - _halve_bits(bits_of(x))  # pyright: ignore[reportCallIssue]
     y = from_bits(guess)
     half = x * -HALF
     y = y * fma(half * y, y, ONE_AND_A_HALF)

@@ -24,9 +24,11 @@ class TMazeEnv(gym.Env[np.ndarray, np.int64]):
         >>> env = TMazeEnv(length=1)
         >>> observation, _ = env.reset(seed=0)
         >>> for _ in range(3):
-        ...     print(*observation.astype(int), sep="", end=" ")
+        ...     print(*observation.astype(int), sep="")
         ...     observation, reward, terminated, truncated, _ = env.step(int(env.cue))
-        0100 0010 0001
+        0100
+        0010
+        0001
         >>> reward, terminated
         (1.0, True)
 

@@ -68,7 +68,7 @@ class Reservoir:
     >>> len(r), r.seen
     (2, 4)
     >>> r.items, r.weights.tolist(), r.inclusion_probabilities().round(3).tolist()
-    (['b', 'd'], [2.0, 8.0], [0.371, 0.8])
+    (['a', 'd'], [1.0, 8.0], [0.2, 0.8])
 
     Args:
         capacity: how many items to keep, n.
