@@ -25,6 +25,8 @@ from recollect.training import Progress, Result, train_iter
 MAX_STEPS = 4.0
 """A run that has not finished its episodes after this many times the fewest steps they can take is ended: it loops."""
 
+BASELINE_GROUP = 32  # seeds that train side by side, and are saved together
+
 BASELINE_MAX_STEPS = 4.0
 """The same for the recurrent baseline, whatever is asked for the episodic learner: what it was tuned under."""
 
@@ -104,16 +106,17 @@ class Plan:
     def jobs(self) -> tuple[Job, ...]:
         """What is trained.
 
-        All seeds of an agent are one group.
+        All seeds of the episodic agent are one group, and so are up to ``BASELINE_GROUP`` of the baseline's.
         """
         agent = EpisodicActorCritic.preset(self.preset, memory_size=self.experiment.memory_size)
         limit = math.ceil(self.max_steps * self.shortest_total)
         jobs = [Job("episodic", agent, (tuple(range(self.seeds)),), limit)]
         if self.with_baseline and self.experiment.baseline_repeats:
             # From seed 1: seed 0 is the run that the hyperparameters were chosen by.
-            seeds = tuple(range(1, self.experiment.baseline_repeats + 1))
+            seeds = range(1, self.experiment.baseline_repeats + 1)
+            groups = tuple(tuple(seeds[k : k + BASELINE_GROUP]) for k in range(0, len(seeds), BASELINE_GROUP))
             limit = math.ceil(BASELINE_MAX_STEPS * self.shortest_total)
-            jobs.append(Job("recurrent", baseline(self.experiment.decisions), (seeds,), limit))
+            jobs.append(Job("recurrent", baseline(self.experiment.decisions), groups, limit))
         return tuple(jobs)
 
     def config(self) -> dict[str, Any]:
