@@ -11,7 +11,7 @@ import pytest
 
 from recollect import prng
 from recollect.actions import MultiCategorical
-from recollect.agents.episodic import PRESETS, Decision, EpisodicActorCritic, Parameters
+from recollect.agents.episodic import NETWORKS, PRESETS, Decision, EpisodicActorCritic
 from recollect.networks import Layer
 from recollect.pictures import Convolution
 
@@ -580,7 +580,7 @@ def test_presets():
 def test_layers_are_the_papers():
     """One hidden layer of 10 units for value, query and write, two for the policy, which sees S_t and m_t."""
     params = jax.eval_shape(lambda: EpisodicActorCritic.preset("paper").init(prng.key(0), 8, 3)).params
-    shapes = {name: [layer.weight.shape for layer in getattr(params, name)] for name in Parameters._fields[:-1]}
+    shapes = {name: [layer.weight.shape for layer in getattr(params, name)] for name in NETWORKS}
     assert shapes == {
         "value": [(10, 8), (1, 10)],
         "policy": [(10, 16), (10, 10), (3, 10)],

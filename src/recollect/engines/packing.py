@@ -44,8 +44,8 @@ class Packed(NamedTuple):
 def supported(agent: Any, env: Any) -> bool:
     """Whether the compiled loops know this pair; everything else goes through JAX alone."""
     return (
-        isinstance(agent, EpisodicActorCritic)
-        and isinstance(env, SecretInformant)
+        type(agent) is EpisodicActorCritic  # a subclass may be anything
+        and type(env) is SecretInformant
         and agent.activation == "tanh"
         and agent.temperature == "exp"
         and agent.empty_read == "zeros"
