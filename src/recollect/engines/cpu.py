@@ -1051,6 +1051,8 @@ def advance(
     snapshots[:], marks[:] = floats[o.from_query : o.parameters], ints[[o.episode, o.steps]]
     active = np.flatnonzero((ints[o.episode] < limits[0]) & (ints[o.steps] < limits[3]))
     width = width or choose_width(len(active), o.parameters, threads)
+    if width == 1 and o.H == 1:
+        width = 4  # vectors along the units of a layer need more than one
     o, places = layout(sizes, options, width == 1)
     compact, table = _record_of(o), np.ascontiguousarray(env.states, np.float32).ravel()
 
