@@ -72,6 +72,7 @@ def outcome(folder):
     for group in sorted((folder / "checkpoints").iterdir()):
         found = checkpoints.load(group)
         mine = [line for line in lines if [line["agent"], line["seed"]] in _owned(found)]
+        mine.sort(key=lambda line: (line["seed"], line["episodes"]))  # seeds side by side report as they get there
         states[group.name] = {name: array.tobytes() for name, array in found.arrays.items()}, mine
     assert sum(len(mine) for _, mine in states.values()) == len(lines)
     return states
