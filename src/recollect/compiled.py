@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from recollect import trees
+from recollect.agents.base import differs_only_in
 from recollect.agents.gated import Parameters
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import recurrent
@@ -23,6 +24,9 @@ from recollect.training import Progress, Result
 
 SECONDS = 0.5
 """About how long it is from one report to the next."""
+
+KNOWN = {*recurrent.SETTINGS, "width", "window", "initializer", "critic_start"}
+"""What is known of the agent; all else must be its default."""
 
 FIRST_STEPS = 200  # of the first call, while it is not known how long a step takes
 
@@ -79,8 +83,8 @@ def train_iter(
     entropy, decay and epsilon may be arrays with one entry a seed. The first parameters are those of ``agent.init``.
     Runs do not depend on each other: a seed's results are the same bits whatever the other seeds are.
     """
-    if agent.activation != "tanh":
-        raise ValueError(f"the compiled baseline has tanh hidden layers, got activation={agent.activation!r}")
+    if not differs_only_in(agent, KNOWN, {}):
+        raise ValueError(f"the compiled baseline knows these options: {', '.join(sorted(KNOWN))}; got {agent}")
     if episodes < 1 or bins < 1 or episodes % bins:
         raise ValueError(f"episodes={episodes} must be a positive multiple of bins={bins}")
     seeds = tuple(operator.index(seed) for seed in seeds)

@@ -330,11 +330,12 @@ LOOPING = {
 def draw_looping(report: dict[str, Any], path: Path) -> Path:
     """Draw what ``recollect looping`` measured over training; returns the picture's path."""
     plt = _pyplot()
+    last = report["decisions"]
     panels = (
         ("length_median", "steps an episode, in units of the fewest (median)"),
-        ("forward_least", "P(forward) in the chain state where it is least"),
+        (f"forward_naming_{last}", "P(forward) in chain states that name the last decision"),
+        (f"delta_naming_{last}", "mean δ on leaving them"),
         ("commitment", "commitment at the decision states"),
-        ("value_on", "V at the last decision, on the path (true value 1/3)"),
     )
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
     for ax, (measure, title) in zip(np.ravel(axes), panels, strict=True):
@@ -353,8 +354,8 @@ def draw_looping(report: dict[str, Any], path: Path) -> Path:
             ax.set_yscale("log")
             ax.set_yticks([1, 2, 4, 8, 16], labels=["1", "2", "4", "8", "16"])
             ax.minorticks_off()
-        else:
-            ax.set_ylim(0, 1 if measure == "commitment" else None)
+        elif not measure.startswith("delta"):
+            ax.set_ylim(0, 1)
     handles, labels = np.ravel(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
     figure.suptitle(f"Looping on figure 5: {len(report['seeds'])} seeds, means unless said")

@@ -193,14 +193,14 @@ def make_sound(here):
     return here / "sound"
 
 
-def fuzz(seconds, seed=0, loaders=tuple(LOADERS), say=lambda text: None):
-    """Feed the loaders for so long; returns how often each was fed and how often it refused."""
+def fuzz(seconds, seed=0, loaders=tuple(LOADERS), say=lambda text: None, least=0):
+    """Feed the loaders for so long and so often; returns how often each was fed and how often it refused."""
     count = {name: {"fed": 0, "refused": 0} for name in loaders}
     with tempfile.TemporaryDirectory() as place:
         here = Path(place)
         sound = make_sound(here)
         end, number = time.monotonic() + seconds, 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or number < least:
             number += 1
             name = loaders[number % len(loaders)]
             rng = random.Random(f"{seed} {number}")

@@ -106,3 +106,19 @@ class GatedActorCritic(Agent):
 
         _, pull = jax.vjp(scores, params.value, params.policy, h)
         return pull((delta, jnp.asarray(self.entropy, delta.dtype)))
+
+    def _move(
+        self, params: Parameters, optimizer: Any, direction: Parameters, active: Array | bool
+    ) -> tuple[Parameters, Any, Array]:
+        """One RMSProp step, unless what it led to were not finite; and whether it was."""
+        scaled, squares = self._rms().update(direction, optimizer)
+        moved = jax.tree.map(lambda p, d: p + self.learning_rate * d, params, scaled), squares
+        sound = learning.all_finite(moved)
+        params, optimizer = jax.tree.map(
+            lambda new, old: jnp.where(jnp.logical_and(sound, active), new, old), moved, (params, optimizer)
+        )
+        return params, optimizer, sound
+
+    def learn(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> Any:
+        """One RMSProp step along the gradient of this step's losses through the whole episode."""
+        return self.update(state, timestep, key, active)[0]

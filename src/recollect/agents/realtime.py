@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect import learning
 from recollect.agents.base import TimeStep, register
 from recollect.agents.gated import Decision, GatedActorCritic, Parameters
 from recollect.networks import apply_gru
@@ -68,19 +67,13 @@ class RealTimeActorCritic(GatedActorCritic):
         decision = self._decide(state.params, observation, h, key)
         return state._replace(h=h, sensitivity=sensitivity, decision=decision), decision.action
 
-    def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
-        """One RMSProp step along the gradient of this step's losses through the whole episode."""
-        params, optimizer = state.params, state.optimizer
-        d_value, d_policy, d_h = self._directions(params, state.decision, state.h, timestep)
+    def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
+        """As ``learn``, and whether the update was finite; one that is not is not made."""
+        d_value, d_policy, d_h = self._directions(state.params, state.decision, state.h, timestep)
         d_gru = jax.tree.map(lambda leaf: jnp.tensordot(d_h, leaf, axes=1), state.sensitivity)
         direction = Parameters(d_value, d_policy, d_gru)
-        sound = jnp.logical_and(learning.all_finite(direction), active)
-        direction = jax.tree.map(lambda d: jnp.where(sound, d, 0.0), direction)
-        scaled, moved = self._rms().update(direction, optimizer)
-        rate = jnp.where(sound, self.learning_rate, 0.0)
-        params = jax.tree.map(lambda p, d: p + rate * d, params, scaled)
-        optimizer = jax.tree.map(lambda new, old: jnp.where(sound, new, old), moved, optimizer)
-        return self.watch(state._replace(params=params, optimizer=optimizer), timestep, key)
+        params, optimizer, sound = self._move(state.params, state.optimizer, direction, active)
+        return self.watch(state._replace(params=params, optimizer=optimizer), timestep, key), sound
 
     def watch(self, state: State, timestep: TimeStep, key: Array) -> State:
         """The hidden state ends with the episode."""

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect import learning
 from recollect.agents.base import TimeStep, check_count, register
 from recollect.agents.gated import Decision, GatedActorCritic, Parameters
 from recollect.networks import GRU, Layer, apply_gru
@@ -88,22 +87,13 @@ class RecurrentActorCritic(GatedActorCritic):
         decision = self._decide(state.params, observation, unrolled.h, key)
         return state._replace(past=past, unrolled=unrolled, decision=decision), decision.action
 
-    def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
-        """One RMSProp step along the gradient of this step's losses through the whole episode."""
-        return self.update(state, timestep, key, active)[0]
-
     def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
         """As ``learn``, and whether the update was finite; one that is not is not made."""
         del key
         params, optimizer, past, unrolled, decision = state
         d_value, d_policy, d_h = self._directions(params, decision, unrolled.h, timestep)
         direction = Parameters(d_value, d_policy, backpropagate(params.gru, past, unrolled, d_h))
-        scaled, squares = self._rms().update(direction, optimizer)
-        moved = jax.tree.map(lambda p, d: p + self.learning_rate * d, params, scaled), squares
-        sound = learning.all_finite(moved)
-        params, optimizer = jax.tree.map(
-            lambda new, old: jnp.where(jnp.logical_and(sound, active), new, old), moved, (params, optimizer)
-        )
+        params, optimizer, sound = self._move(params, optimizer, direction, active)
         # A run that only waits for others forgets at once: its episodes would cost the others their time.
         over = timestep.terminated | timestep.truncated | jnp.logical_not(active)
         return State(params, optimizer, _forget(past, over), unrolled, decision), sound

@@ -116,7 +116,13 @@ def run(
         on_row(name)
         changes = {k: v for k, v in switches._asdict().items() if v != Switches()._asdict()[k]}
         rows[name] = {"changes": changes, **summarise(measure(switches, seeds, steps, workers), steps)}
-    return {"seeds": list(seeds), "steps": steps, "loops_over": LOOPS, "interventions": rows}
+    return {
+        "seeds": list(seeds),
+        "steps": steps,
+        "decisions": ENV.decisions,
+        "loops_over": LOOPS,
+        "interventions": rows,
+    }
 
 
 COLUMNS = [
@@ -125,10 +131,11 @@ COLUMNS = [
     "95%",
     "length",
     "commitment",
-    "forward",
-    "least",
+    "forward: naming 1",
+    "2",
+    "1000 δ: naming 1",
+    "2",
     "V−v on",
-    "V−v off",
     "pushed by chain",
     "by decisions",
 ]
@@ -140,8 +147,10 @@ def table(report: dict[str, Any]) -> list[list[str]]:
     for name, row in report["interventions"].items():
         low, high = row["loops_interval"]
         end, pushes = row["final"], [row["pushes"][source]["mean"] for source in SOURCES]
-        numbers = [end["commitment"], end["forward"], end["forward_least"]]
-        numbers += [end["value_on"] - end["true_on"], end["value_off"], pushes[0], sum(pushes[1:])]
+        first, last = 1, report["decisions"]
+        numbers = [end["commitment"], *(end[f"forward_naming_{d}"] for d in (first, last))]
+        numbers += [1000 * end[f"delta_naming_{d}"] for d in (first, last)]
+        numbers += [end["value_on"] - end["true_on"], pushes[0], sum(pushes[1:])]
         share = f"{row['loops']} of {row['seeds']}"
         rows.append(
             [name, share, f"{low:.2f}–{high:.2f}", f"{row['median_length']:.1f}", *(f"{x:.2f}" for x in numbers)]
