@@ -8,6 +8,7 @@ import pytest
 
 from recollect import EpisodicActorCritic, cli
 from recollect.agents.episodic import PRESETS
+from recollect.commands import studies
 from recollect.experiments import atlas, study
 from recollect.experiments.paper import FIGURES, HARDER
 
@@ -53,7 +54,7 @@ def test_the_agents_of_a_study():
         assert study.episodic(name, experiment) == robust.replace(memory=name)
     assert study.episodic("oracle", experiment) == robust.replace(oracle_bit=experiment.env.informative_bit)
     assert study.episodic("paper", experiment, hidden=4).learning_rate == 0.005
-    assert set(cli.AGENTS) == set(study.AGENTS) and set(cli.HARDER) == set(HARDER)
+    assert set(studies.AGENTS) == set(study.AGENTS) and set(studies.HARDER) == set(HARDER)
 
 
 def test_the_task_without_the_bit():

@@ -69,10 +69,17 @@ def _do(units: Mapping[str, Callable[[], Any]], rows: dict[str, Any], lines: Any
         except Exception as error:  # whatever it is, it is this unit's alone
             errors[name] = f"{type(error).__name__}: {error}"
             outcome = {"unit": name, "error": errors[name]}
-        say(f"{name}: {rows.get(name) or errors[name]}")
+        say(f"{name}: {errors[name] if name in errors else _brief(rows[name])}")
         if lines is not None:
             _write(lines, outcome)
     return {name: rows[name] for name in units if name in rows}, errors
+
+
+def _brief(row: Any) -> str:
+    """An outcome on one line: its numbers and words, or how many rows it is."""
+    if not isinstance(row, dict):
+        return f"{len(row)} rows" if isinstance(row, list) else str(row)
+    return ", ".join(f"{name} {value}" for name, value in row.items() if isinstance(value, (int, float, str)))
 
 
 def _write(lines: Any, content: dict[str, Any]) -> None:
