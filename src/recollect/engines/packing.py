@@ -55,6 +55,7 @@ def supported(agent: Any, env: Any) -> bool:
         and agent.critic_output == "tanh"
         and agent.actions == CATEGORICAL
         and agent.pictures is None
+        and agent.products == 0
         and agent.objective == "discounted"
         and agent.encoder == "raw"
         and not np.any(np.asarray(agent.forgetting))
