@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from recollect import Learner, benchmark, cli, inspection
+from recollect.agents import named
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.commands import learners
@@ -96,4 +97,10 @@ def test_the_tasks_are_sound():
     assert (
         TASKS["memory_len-30"].env == "bsuite/memory_len/15" and TASKS["memory_size-10"].env == "bsuite/memory_size/9"
     )
+    for agent in set(AGENTS) - {"oracle"}:
+        for task in TASKS.values():
+            named.make(agent, **task.agent_options(agent))
+    easy = TASKS["RepeatFirstEasy"]
+    assert easy.normalize_rewards and easy.agent_options("episodic")["log_weight_floor"] == -10.0
+    assert easy.agent_options("gru") == {"width": 16, "discount": 0.9, "critic_output": "linear"}
     assert set(AGENTS) - {"oracle"} == set(learners.LEARNERS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)

@@ -16,6 +16,7 @@ from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.t_maze import TMazeEnv
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault
+from recollect.normalization import Normalizer
 from recollect.pictures import Convolution
 from recollect.spaces import SpaceError
 
@@ -296,6 +297,20 @@ def test_normalisation_shows_the_agent_what_it_says(tmp_path):
     seen = np.array([moments.mean[0] + moments.deviation()[0], 0.0], np.float32)
     learner.normalizer.observe(seen, learn=False)
     assert seen[0] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_independent_copies_scale_their_own_rewards():
+    """Two copies with rewards of different size: alone each comes to the same scale, together they share one."""
+    for alone in (True, False):
+        scale = Normalizer(1, 2, False, True, 0.9, alone=alone)
+        rng = np.random.default_rng(0)
+        for _ in range(500):
+            reward = rng.choice([-1.0, 1.0])
+            small, large = scale.reward(0.01 * reward, 0, False), scale.reward(reward, 1, False)
+        assert (abs(small) == pytest.approx(abs(large), rel=1e-4)) == alone
+        again = Normalizer(1, 2, False, True, 0.9, alone=alone)
+        again.restore(scale.state())
+        assert [again.reward(1.0, k, False) for k in range(2)] == [scale.reward(1.0, k, False) for k in range(2)]
 
 
 @pytest.mark.parametrize(

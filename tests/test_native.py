@@ -23,6 +23,8 @@ SETTINGS = [
     {"trace_decay": 0.0, "surprise": 0.2},
     {"trace_decay": 0.8, "entropy": 0.2, "estimator": "every", "write_rate": 3.0, "credit_cap": 0.9},
     {"log_weight_floor": -0.1, "query_gain": 2.0, "temperature_start": 0.5},
+    {"products": 4, "policy_rate": 2.0, "entropy": 0.2, "bias_rate": 0.5},
+    {"products": 2, "trace_decay": 0.0, "memory": "fifo"},
 ]
 
 
@@ -124,7 +126,7 @@ def test_choices_have_the_agents_probabilities():
 
 
 def test_there_and_back():
-    host = NativeHost(agent_of(), S, A, copies=2)
+    host = NativeHost(agent_of(products=2), S, A, copies=2)
     flat = host.start(5)
     flat, _ = host.begin(flat, np.ones((2, S), np.float32))
     for rows in rows_of(4):

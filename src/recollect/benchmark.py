@@ -54,8 +54,16 @@ def run(
 def _run_pair(name: str, task: Task, agent: str, seeds: int, scale: float) -> list[dict[str, Any]]:
     steps = max(BLOCKS, int(task.steps * scale)) // BLOCKS * BLOCKS
     options = dict((task.oracle if agent == "oracle" else None) or task.options)
-    made = named.make("none" if agent == "oracle" else agent, **AGENTS[agent])
-    learner = Learner(made, task.env, copies=seeds, learners="each", env_options=options, check=False)
+    made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent))
+    learner = Learner(
+        made,
+        task.env,
+        copies=seeds,
+        learners="each",
+        env_options=options,
+        normalize_rewards=task.normalize_rewards,
+        check=False,
+    )
     curves: dict[int, list[dict[str, Any]]] = {}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as here:
@@ -113,6 +121,8 @@ def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "median_steps": needed[len(needed) // 2],
                 "random": TASKS[task].low,
                 "optimal": TASKS[task].optimal,
+                "options": TASKS[task].agent_options(agent),
+                "normalize_rewards": TASKS[task].normalize_rewards,
             }
         )
     return lines

@@ -100,7 +100,7 @@ class Learner:
         self.seed, self.copies, self.shared = int(seed), copies, learners == "one" and copies > 1
         discount = float(getattr(agent, "discount", 0.99))
         options = (normalize_observations, normalize_rewards, discount)
-        self.normalizer = Normalizer(self.vector.size, copies, *options)
+        self.normalizer = Normalizer(self.vector.size, copies, *options, alone=not self.shared)
         seeds = [(self.seed, k) if self.shared or copies == 1 else (self.seed + k, 0) for k in range(copies)]
         arguments = (self.source.name, copies, self.vector, self.actions, self.normalizer, seeds)
         if vector:

@@ -4,8 +4,9 @@ A step of a small agent is a few thousand multiplications; handed to an array co
 dispatch. ``EpisodicActorCritic`` is the definition; a test holds one update here equal to one update there. The random
 numbers are others (Philox counted by time and purpose), so that the two are the same in law and not bit for bit.
 
-All parameters of a copy lie in one vector θ, in the order value, policy, query, write, temperature, each layer as its
-weights [out, in] and its biases; so do the traces. ``supported`` says which agents are known; others go through JAX.
+All parameters of a copy lie in one vector θ, in the order value, policy, query, write, temperature, products, each
+layer as its weights [out, in] and its biases; so do the traces. ``supported`` says which agents are known; others go
+through JAX.
 """
 
 import functools
@@ -36,7 +37,7 @@ FAST = {"contract", "reassoc", "nsz"}
 LAWS = {"reservoir": 0, "uniform": 1, "fifo": 2, "none": 3}
 SETTINGS = ("discount", "trace_decay", "entropy", "surprise", "credit_cap", "terminal_value", "log_weight_floor")
 RATES = ("learning_rate", "bias_rate", *(f"{name}_rate" for name in NETWORKS))
-KNOWN = {*SETTINGS, *RATES, "memory_size", "hidden", *ONLY_AT_START, *PARTS_OF_OTHERS}
+KNOWN = {*SETTINGS, *RATES, "memory_size", "hidden", "products", *ONLY_AT_START, *PARTS_OF_OTHERS}
 CHOICES = {"memory": tuple(LAWS), "estimator": ("queried", "every"), "critic_output": ("tanh", "linear")}
 """What is known of the agent: these options, and in these only some choices."""
 READ, ACT, WRITE = 0, 1, 2  # purposes of random numbers
@@ -61,7 +62,7 @@ class Flat(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Of one agent: s inputs, h units, a actions, n slots, and which law and estimator."""
+    """Of one agent: s inputs, h units, a actions, n slots, which law and estimator, and k products."""
 
     s: int
     h: int
@@ -71,6 +72,7 @@ class Sizes(NamedTuple):
     every: bool
     linear: bool
     tracing: bool
+    k: int
 
 
 @njit(cache=True, error_model="numpy")
@@ -135,20 +137,29 @@ def _shallow_back(theta, grad, at, into, h, out, x, hidden, d_y, d_hidden, d_x):
 
 
 @njit(cache=True, error_model="numpy")
-def _offsets(s, h, a):
-    """Where policy, query, write and temperature begin in θ; the value network is at 0."""
+def _offsets(s, h, a, k):
+    """Where policy, query, write and temperature begin in θ; the value network is at 0, products are at the end."""
     policy = h * s + h + h + 1
-    query = policy + h * 2 * s + h + h * h + h + a * h + a
+    query = policy + h * 2 * s + h + h * (h + k) + h + a * h + a
     write = query + h * s + h + s * h + s
     return policy, query, write, write + h * s + h + h + 1
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _policy(theta, at, s, h, a, x, first, second, p):
-    """The policy's probabilities at (S_t, m_t), with its hidden layers left in ``first`` and ``second``."""
+def _policy(theta, at, at_products, s, h, a, k, x, first, factors, second, p):
+    """The policy's probabilities at (S_t, m_t), with its hidden layers left in ``first`` and ``second``.
+
+    The last k of ``first`` are the products of the first k of ``factors``, made from S_t, and its last k, from m_t.
+    """
     at = _affine(theta, at, h, 2 * s, x, first)
-    _tanh(first)
-    at = _affine(theta, at, h, h, first, second)
+    _tanh(first[:h])
+    if k > 0:
+        at_products = _affine(theta, at_products, k, s, x[:s], factors[:k])
+        _tanh(factors[:k])
+        _affine(theta, at_products, k, s, x[s:], factors[k:])
+        for i in range(k):
+            first[h + i] = factors[i] * factors[k + i]
+    at = _affine(theta, at, h, h + k, first, second)
     _tanh(second)
     _affine(theta, at, a, h, second, p)
     _softmax(p, a)
@@ -168,12 +179,20 @@ def _softmax(p, count):
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _policy_back(theta, grad, at, s, h, a, x, first, second, d_logits, d_second, d_first, d_x):
+def _policy_back(
+    theta, grad, at, at_products, s, h, a, k, x, first, factors, second, d_logits, d_second, d_first, d_factors, d_x
+):
     at_2 = at + h * 2 * s + h
-    _affine_back(theta, grad, at_2 + h * h + h, a, h, second, d_logits, d_second)
+    _affine_back(theta, grad, at_2 + h * (h + k) + h, a, h, second, d_logits, d_second)
     for i in range(h):
         d_second[i] *= 1.0 - second[i] * second[i]
-    _affine_back(theta, grad, at_2, h, h, first, d_second, d_first)
+    _affine_back(theta, grad, at_2, h, h + k, first, d_second, d_first)
+    if k > 0:
+        for i in range(k):
+            d_factors[i] = d_first[h + i] * factors[k + i] * (1.0 - factors[i] * factors[i])
+            d_factors[k + i] = d_first[h + i] * factors[i]
+        _affine_back(theta, grad, at_products, k, s, x[:s], d_factors[:k], d_x)
+        _affine_back(theta, grad, at_products + k * s + k, k, s, x[s:], d_factors[k:], d_x)
     for i in range(h):
         d_first[i] *= 1.0 - first[i] * first[i]
     _affine_back(theta, grad, at, h, 2 * s, x, d_first, d_x)
@@ -312,9 +331,10 @@ def clear(sizes, memory, whole):
 @njit(cache=True, error_model="numpy")
 def begin(sizes, theta, items, seen, whole, key, observation):
     """Recall a state, choose an action."""
-    s, h, a, n, law, _, _, _ = sizes
-    at_policy, at_query, _, _ = _offsets(s, h, a)
+    s, h, a, n, law, _, _, _, k = sizes
+    at_policy, at_query, _, at_temperature = _offsets(s, h, a, k)
     hidden, q, logits, p = np.empty(h, np.float32), np.empty(s, np.float32), np.empty(n), np.empty(a)
+    first, factors = np.empty(h + k, np.float32), np.empty(2 * k, np.float32)
     x = np.empty(2 * s, np.float32)
     seen[0], seen[1] = observation, 0.0
     whole[n + 1] = 0
@@ -327,7 +347,7 @@ def begin(sizes, theta, items, seen, whole, key, observation):
             seen[1] = items[slot]
             whole[n + 1] = slot
     x[:s], x[s:] = seen[0], seen[1]
-    _policy(theta, at_policy, s, h, a, x, hidden, np.empty(h, np.float32), p)
+    _policy(theta, at_policy, at_temperature + 1, s, h, a, k, x, first, factors, hidden, p)
     whole[n + 2] = _draw(p, a, _uniform(key, time, ACT, 0))
     whole[n + 3] = time + 1
 
@@ -338,9 +358,12 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
 
     Returns log w(S_t). ``together``: both go to ``grad``.
     """
-    s, h, a, n, law, every, linear, _ = sizes
-    at_policy, at_query, at_write, at_temperature = _offsets(s, h, a)
-    hidden, first, second = np.empty(h, np.float32), np.empty(h, np.float32), np.empty(h, np.float32)
+    s, h, a, n, law, every, linear, _, products = sizes
+    at_policy, at_query, at_write, at_temperature = _offsets(s, h, a, products)
+    at_products = at_temperature + 1
+    hidden, first, second = np.empty(h, np.float32), np.empty(h + products, np.float32), np.empty(h, np.float32)
+    factors, d_factors = np.empty(2 * products, np.float32), np.empty(2 * products, np.float32)
+    d_first = np.empty(h + products, np.float32)
     d_hidden, d_second, d_x = np.empty(h, np.float32), np.empty(h, np.float32), np.empty(2 * s, np.float32)
     one, d_one, p, d_logits = np.empty(1, np.float32), np.empty(1, np.float32), np.empty(a), np.empty(a)
     x = np.empty(2 * s, np.float32)
@@ -351,7 +374,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
     d_one[0] = delta * (1.0 if linear else 1.0 - v * v)
     _shallow_back(theta, grad, 0, s, h, 1, seen[0], hidden, d_one, d_hidden, d_x)
 
-    _policy(theta, at_policy, s, h, a, x, first, second, p)
+    _policy(theta, at_policy, at_products, s, h, a, products, x, first, factors, second, p)
     action = whole[n + 2]
     mean = 0.0
     for i in range(a):
@@ -360,15 +383,21 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
         d_logits[i] = delta * ((i == action) - p[i])
         if together:
             d_logits[i] -= openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
-    _policy_back(theta, grad, at_policy, s, h, a, x, first, second, d_logits, d_second, d_hidden, d_x)
+    _policy_back(
+        theta, grad, at_policy, at_products, s, h, a, products, x, first, factors, second,
+        d_logits, d_second, d_first, d_factors, d_x,
+    )  # fmt: skip
     if not together:
         for i in range(a):
             d_logits[i] = -openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
-        _policy_back(theta, ready, at_policy, s, h, a, x, first, second, d_logits, d_second, d_hidden, d_x)
+        _policy_back(
+            theta, ready, at_policy, at_products, s, h, a, products, x, first, factors, second,
+            d_logits, d_second, d_first, d_factors, d_x,
+        )  # fmt: skip
 
     _shallow(theta, at_write, s, h, 1, seen[0], hidden, one)
     log_w = _log_sigmoid(one[0])
-    grad[at_query:] = 0.0
+    grad[at_query:at_products] = 0.0
     if law == 3:
         return log_w
     q, d_q, logits, d_items = np.empty(s, np.float32), np.zeros(s, np.float32), np.empty(n), np.empty(n)
@@ -460,12 +489,12 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
 @njit(cache=True, error_model="numpy")
 def _watch(sizes, settings, theta, items, memory, seen, whole, key, row):
     """The memory goes on as in ``learn``, the parameters stay."""
-    s, h, a, n, _, _, _, _ = sizes
+    s, h, a, n, _, _, _, _, k = sizes
     if row[2 * s + TERMINATED] > 0 or row[2 * s + TRUNCATED] > 0:
         clear(sizes, memory, whole)
         return
     hidden, one = np.empty(h, np.float32), np.empty(1, np.float32)
-    _shallow(theta, _offsets(s, h, a)[2], s, h, 1, seen[0], hidden, one)
+    _shallow(theta, _offsets(s, h, a, k)[2], s, h, 1, seen[0], hidden, one)
     add(sizes, items, memory, whole, seen[0], max(_log_sigmoid(one[0]), settings[6]), key, whole[n + 3])
 
 
@@ -511,6 +540,7 @@ class NativeHost:
             agent.estimator == "every",
             agent.critic_output == "linear",
             float(agent.trace_decay) > 0,
+            agent.products,
         )
         self.settings = tuple(float(getattr(agent, name)) for name in SETTINGS)
         self._state = jax.eval_shape(lambda: agent.init(prng.key(0), observation_size, outputs))
@@ -523,12 +553,16 @@ class NativeHost:
         def of(name: str) -> float:
             return float(getattr(agent, f"{name}_rate"))
 
-        parts = []
-        for name in NETWORKS:
+        def parts(name: str, rate: float) -> list[np.ndarray]:
+            found = []
             for layer in getattr(self._state.params, name):
-                parts.append(np.full(math.prod(layer.weight.shape), of(name)))
-                parts.append(np.full(layer.bias.shape, of(name) * float(agent.bias_rate)))
-        return (np.concatenate([*parts, [of("query")]]) * float(agent.learning_rate)).astype(np.float32)
+                found.append(np.full(math.prod(layer.weight.shape), rate))
+                found.append(np.full(layer.bias.shape, rate * float(agent.bias_rate)))
+            return found
+
+        networks = [part for name in NETWORKS for part in parts(name, of(name))]
+        rates = np.concatenate([*networks, [of("query")], *parts("products", of("policy"))])
+        return (rates * float(agent.learning_rate)).astype(np.float32)
 
     def start(self, seed: Any) -> Flat:
         """Fresh copies with this seed and those after it; parameters as ``agent.init`` draws them."""
@@ -574,7 +608,10 @@ class NativeHost:
         params, at = {}, 0
         for source in ("theta", "traces"):
             table, at, networks = getattr(flat, source), 0, {}
-            for name in ("value", "policy", "query", "write"):
+            for name in (*NETWORKS, "products"):
+                if name == "products":
+                    networks["temperature"] = table[:, at].copy()
+                    at += 1
                 layers = []
                 for layer in getattr(self._state.params, name):
                     out, into = layer.weight.shape
@@ -583,7 +620,7 @@ class NativeHost:
                     layers.append(Layer(weight, table[:, at : at + out].copy()))
                     at += out
                 networks[name] = tuple(layers)
-            params[source] = Parameters(**networks, temperature=table[:, at].copy())
+            params[source] = Parameters(**networks)
         m: Any = flat.memory
         ints: Any = flat.whole.astype(np.int32)
         seen: Any = flat.seen.copy()
@@ -607,9 +644,10 @@ class NativeHost:
         state, n, copies = live.agent, self.sizes.n, self.copies
 
         def vector(params: Any) -> np.ndarray:
-            networks = (params.value, params.policy, params.query, params.write)
-            leaves = [leaf for network in networks for layer in network for leaf in (layer.weight, layer.bias)]
-            return np.concatenate([np.reshape(x, (copies, -1)) for x in [*leaves, params.temperature]], axis=1)
+            layers = [layer for name in NETWORKS for layer in getattr(params, name)]
+            before, after = ([leaf for layer in part for leaf in layer] for part in (layers, params.products))
+            parts = [*before, params.temperature, *after]
+            return np.concatenate([np.reshape(x, (copies, -1)) for x in parts], axis=1)
 
         theta = vector(state.params).astype(np.float32)
         traces = vector(state.traces).astype(np.float32)

@@ -453,6 +453,7 @@ FLOATS = {
 CHOICES = {
     "memory_size": 2,
     "hidden": 2,
+    "products": 2,
     "estimator": "every",
     "memory": "fifo",
     "oracle_bit": 1,
@@ -497,7 +498,7 @@ def test_every_option_does_something(option, usual):
     if option in NEEDS:
         base = SMALL.replace(**NEEDS[option])
         assert not same_leaves(short_life(changed.replace(**NEEDS[option])), short_life(base))
-    elif option in ("memory_size", "hidden", "pictures"):
+    elif option in ("memory_size", "hidden", "products", "pictures"):
         shapes = jax.eval_shape(lambda: changed.init(prng.key(0), S, A))
         assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[0])
     else:

@@ -29,6 +29,7 @@ OTHER = {
     "reset_memory": False,
     "critic_output": "linear",
     "pictures": "any",
+    "products": 4,
     "actions": Gaussian(2),
     "oracle_bit": 1,
     "memory": "fifo",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ from recollect import learning, memory
 from recollect.actions import CATEGORICAL, Distribution
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
 from recollect.encoders import ENCODERS, Encoder, encode, forget, init_encoder
-from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, apply_network, init_network
+from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, affine, apply_network, init_network
 from recollect.pictures import Convolution
 from recollect.reservoir import kernel
 
@@ -75,6 +76,7 @@ class Parameters(NamedTuple):
     write: Network
     temperature: Array
     pictures: Any = ()  # of an agent that sees pictures
+    products: Any = ()  # of a policy that multiplies: the factor from S_t, that from m_t
 
 
 class Decision(NamedTuple):
@@ -97,6 +99,11 @@ class State(NamedTuple):
     encoder: Encoder | None
 
 
+def scaled(layers: Iterable[Layer], gain: Any) -> Network:
+    """The layers with their weights, not their biases, times a factor."""
+    return tuple(layer._replace(weight=layer.weight * gain) for layer in layers)
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class EpisodicActorCritic(Agent):
@@ -113,6 +120,8 @@ class EpisodicActorCritic(Agent):
     Args:
         memory_size: n, the states kept; the reservoir takes 4 n² bytes a run.
         hidden: units in each hidden layer (1 layer for value, query and write, 2 for the policy).
+        products: units beside the policy's first hidden layer that are tanh(A S_t) · B m_t, so that the state can say
+            which part of what was recalled counts; 0, the paper's choice, for none.
         learning_rate: step size of plain gradient steps.
         value_rate, policy_rate, query_rate, write_rate: factors on it for each network (τ goes with the query). For V,
             1 is a step along δ ∇V and 2 the literal gradient of δ²; the paper can be read both ways.
@@ -159,6 +168,7 @@ class EpisodicActorCritic(Agent):
 
     memory_size: int = 3
     hidden: int = 10
+    products: int = 0
     objective: str = "discounted"
     reward_rate_step: float = dataclasses.field(default=0.002, metadata=traced())
     learning_rate: float = dataclasses.field(default=0.02, metadata=traced())
@@ -200,6 +210,8 @@ class EpisodicActorCritic(Agent):
     def __post_init__(self) -> None:
         for name in ("memory_size", "hidden", "encoding_size"):
             check_count(name, getattr(self, name))
+        if self.products != 0:
+            check_count("products", self.products)
         if self.memory == "reservoir" and 4 * int(self.memory_size) ** 2 > LARGEST_MEMORY:
             need = 4 * int(self.memory_size) ** 2
             raise ValueError(
@@ -262,7 +274,12 @@ class EpisodicActorCritic(Agent):
 
     def policy_logits(self, params: Parameters, s: Array, m: Array) -> Array:
         """The logits of π(a | S_t, m_t)."""
-        return self._net(params.policy, jnp.concatenate([s, m]))
+        first, *rest = params.policy
+        units = ACTIVATIONS[self.activation](affine(first, jnp.concatenate([s, m])))
+        if self.products:
+            from_state, from_memory = params.products
+            units = jnp.concatenate([units, jnp.tanh(affine(from_state, s)) * affine(from_memory, m)])
+        return self._net(tuple(rest), units)
 
     def query(self, params: Parameters, s: Array) -> Array:
         """The query vector q(S_t), with tanh outputs."""
@@ -299,10 +316,14 @@ class EpisodicActorCritic(Agent):
         sizes = {"value": (s, h, 1), "policy": (2 * s, h, h, a), "query": (s, h, s), "write": (s, h, 1)}
         networks = {}
         for (name, size), k in zip(sizes.items(), jax.random.split(key, 4), strict=True):
-            gain = getattr(self, f"{name}_gain")
-            networks[name] = tuple(
-                layer._replace(weight=layer.weight * gain) for layer in init_network(k, size, self.initializer)
-            )
+            drawn = init_network(k, size, self.initializer)
+            if name == "policy" and self.products:
+                key_first, key_second, key_last = jax.random.split(jax.random.fold_in(key, 5), 3)
+                factors = [INITIALIZERS[self.initializer](k, self.products, s) for k in (key_first, key_second)]
+                second = INITIALIZERS[self.initializer](key_last, h, h + self.products)
+                drawn = (drawn[0], second, drawn[2])
+                networks["products"] = scaled(factors, self.policy_gain)
+            networks[name] = scaled(drawn, getattr(self, f"{name}_gain"))
         if self.critic_start == "zero":
             networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
         start = jnp.asarray(self.temperature_start, jnp.float32)
@@ -410,8 +431,8 @@ class EpisodicActorCritic(Agent):
         def moved(p, d, rate):
             return p + self.learning_rate * rate * d
 
-        def network(name):
-            rate = getattr(self, f"{name}_rate")
+        def network(name, of=None):
+            rate = getattr(self, f"{of or name}_rate")
             pairs = zip(getattr(params, name), getattr(direction, name), strict=True)
             return tuple(
                 Layer(moved(p.weight, d.weight, rate), moved(p.bias, d.bias, rate * self.bias_rate)) for p, d in pairs
@@ -419,4 +440,5 @@ class EpisodicActorCritic(Agent):
 
         theta = moved(params.temperature, direction.temperature, self.query_rate)
         pictures = jax.tree.map(lambda p, d: moved(p, d, 1.0), params.pictures, direction.pictures)
-        return Parameters(**{name: network(name) for name in NETWORKS}, temperature=theta, pictures=pictures)
+        networks = {**{name: network(name) for name in NETWORKS}, "products": network("products", of="policy")}
+        return Parameters(**networks, temperature=theta, pictures=pictures)
