@@ -36,13 +36,14 @@ def test_the_agent_learns_through_it_and_remembers_features():
     agent = EpisodicActorCritic(memory_size=2, hidden=4, pictures=Convolution(SHAPE, features=3, channels=2))
     rng = np.random.default_rng(0)
     pictures = [jnp.asarray(rng.uniform(size=32), jnp.float32) for _ in range(4)]
-    state, _ = agent.begin(agent.init(prng.key(0), 32, 2), pictures[0], prng.key(1))
-    first = state
+    start = jax.jit(lambda x: agent.begin(agent.init(prng.key(0), 32, 2), x, prng.key(1))[0])
+    step, see = jax.jit(agent.step), jax.jit(agent.see)
+    first = state = start(pictures[0])
     for k, picture in enumerate(pictures[1:]):
         timestep = TimeStep(picture, jnp.float32(1.0), jnp.array(False), jnp.array(False))
-        before, (state, _) = state, agent.step(state, timestep, prng.key(2 + k))
+        before, (state, _) = state, step(state, timestep, prng.key(2 + k))
     assert state.memory.items.shape == (2, 3)
-    kept = [agent.see(before.params, p) for p in pictures[:3]]
+    kept = [see(before.params, p) for p in pictures[:3]]
     assert all(min(np.abs(item - k).max() for k in kept) < 0.2 for item in state.memory.items)
     moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), state.params.pictures, first.params.pictures)
     assert min(jax.tree.leaves(moved)) > 0
@@ -54,11 +55,11 @@ def test_the_encoders_gradient_is_that_of_the_scores():
         memory_size=1, hidden=3, trace_decay=0.0, entropy=0.0, surprise=0.0, pictures=Convolution(SHAPE, 3, 2)
     )
     x = jnp.asarray(np.random.default_rng(1).uniform(size=32), jnp.float32)
-    state, _ = agent.begin(agent.init(prng.key(0), 32, 2), x, prng.key(1))
+    state = jax.jit(lambda x: agent.begin(agent.init(prng.key(0), 32, 2), x, prng.key(1))[0])(x)
     end = TimeStep(x, jnp.float32(1.0), jnp.array(True), jnp.array(False))
-    after = agent.learn(state, end, prng.key(2))
-    delta = 1.0 - agent.value(state.params, agent.see(state.params, x))
-    slope = jax.grad(lambda p: agent.scores(p, state.decision, state.memory)[0])(state.params).pictures
+    after = jax.jit(agent.learn)(state, end, prng.key(2))
+    delta = 1.0 - jax.jit(lambda params: agent.value(params, agent.see(params, x)))(state.params)
+    slope = jax.jit(jax.grad(lambda p: agent.scores(p, state.decision, state.memory)[0]))(state.params).pictures
     expected = jax.tree.map(lambda p, g: p + agent.learning_rate * delta * g, state.params.pictures, slope)
     for a, b in zip(jax.tree.leaves(after.params.pictures), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7)
