@@ -142,6 +142,7 @@ def test_small_studies(tmp_path):
 
 def test_choices_are_those_of_the_library():
     from recollect.agents.episodic import PRESETS
+    from recollect.commands import reproduce
     from recollect.experiments.paper import FIGURES
 
-    assert tuple(FIGURES) == cli.FIGURES and tuple(PRESETS) == cli.PRESETS
+    assert tuple(FIGURES) == reproduce.FIGURES and tuple(PRESETS) == reproduce.PRESETS

@@ -48,9 +48,11 @@ ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", 
 ROOMS["resuming"] = {"callbacks", "checkpoints", "files", "learner", "recording", "runs"}
 ROOMS["tasks"] = set()
 ROOMS["inspection"] = {"agents", "learner"}
-ROOMS["benchmark"] = {"agents", "learner", "statistics", "tasks"}
+ROOMS["benchmark"] = {"agents", "interrupts", "learner", "statistics", "tasks"}
 ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner", "native"}
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "inspection", "learner", "resuming"}
+ROOMS["commands"] = set(ROOMS)
+ROOMS["cli"] = {"commands", "interrupts"}
 OPTIONAL = {
     "matplotlib": {"plots"},
     "gymnasium": {"envs", "spaces", "fleet", "player", "learner"},
@@ -95,7 +97,7 @@ def test_direction_of_imports(path):
         top, *rest = name.split(".")
         if top in OPTIONAL:
             assert room in OPTIONAL[top], f"{path} imports {name}, which belongs in {OPTIONAL[top]}"
-        if top != "recollect" or not rest or room in ("cli", "__init__", "__main__"):
+        if top != "recollect" or not rest or room in ("__init__", "__main__"):
             continue
         other = homes.get(rest[0], rest[0])
         if other in ("errors", "_version", "cli", "__init__") or other == room:

@@ -13,7 +13,8 @@ import jax
 import numpy as np
 
 from recollect import trees
-from recollect.agents.recurrent import Parameters, RecurrentActorCritic
+from recollect.agents.gated import Parameters
+from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import recurrent
 from recollect.envs.secret_informant import SecretInformant
 from recollect.errors import RecollectError

@@ -18,8 +18,16 @@ import numpy as np
 from numba import njit
 
 from recollect import prng
-from recollect.actions import Categorical
-from recollect.agents.episodic import Decision, EpisodicActorCritic, Parameters, State
+from recollect.agents.base import differs_only_in
+from recollect.agents.episodic import (
+    NETWORKS,
+    ONLY_AT_START,
+    PARTS_OF_OTHERS,
+    Decision,
+    EpisodicActorCritic,
+    Parameters,
+    State,
+)
 from recollect.host import IDLE, REWARD, TERMINATED, TRUNCATED, Live
 from recollect.networks import Layer
 from recollect.reservoir import kernel
@@ -27,27 +35,17 @@ from recollect.reservoir import kernel
 FAST = {"contract", "reassoc", "nsz"}
 LAWS = {"reservoir": 0, "uniform": 1, "fifo": 2, "none": 3}
 SETTINGS = ("discount", "trace_decay", "entropy", "surprise", "credit_cap", "terminal_value", "log_weight_floor")
+RATES = ("learning_rate", "bias_rate", *(f"{name}_rate" for name in NETWORKS))
+KNOWN = {*SETTINGS, *RATES, "memory_size", "hidden", *ONLY_AT_START, *PARTS_OF_OTHERS}
+CHOICES = {"memory": tuple(LAWS), "estimator": ("queried", "every"), "critic_output": ("tanh", "linear")}
+"""What is known of the agent: these options, and in these only some choices."""
 READ, ACT, WRITE = 0, 1, 2  # purposes of random numbers
 LOG_INFINITY, LOG_ZERO_RATIO, LOG_ZERO_WEIGHT = 1e36, -1e36, -2e36  # as in recollect.reservoir.kernel
 
 
 def supported(agent: Any) -> bool:
     """Whether this module knows the agent with all its options."""
-    return (
-        type(agent) is EpisodicActorCritic
-        and agent.actions == Categorical()
-        and agent.activation == "tanh"
-        and agent.temperature == "exp"
-        and agent.empty_read == "zeros"
-        and agent.partial_read == "filled"
-        and agent.write == "after"
-        and agent.reset_memory
-        and agent.oracle_bit is None
-        and agent.pictures is None
-        and agent.objective == "discounted"
-        and agent.encoder == "raw"
-        and float(agent.forgetting) == 0
-    )
+    return type(agent) is EpisodicActorCritic and differs_only_in(agent, KNOWN, CHOICES)
 
 
 class Flat(NamedTuple):
@@ -539,7 +537,7 @@ class NativeHost:
             return float(getattr(agent, f"{name}_rate"))
 
         parts = []
-        for name in ("value", "policy", "query", "write"):
+        for name in NETWORKS:
             for layer in getattr(self._state.params, name):
                 parts.append(np.full(math.prod(layer.weight.shape), of(name)))
                 parts.append(np.full(layer.bias.shape, of(name) * float(agent.bias_rate)))

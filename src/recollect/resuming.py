@@ -13,11 +13,6 @@ from recollect.runs import RunFolder
 _DESCRIBING = ("agent", "environment", "spaces", "seed", "copies", "learners", "pictures", "normalize")
 
 
-def is_learners(path: Path) -> bool:
-    """Whether a run folder is a learner's."""
-    return files.read_json(path / "config.json").get("kind") == "learner"
-
-
 def resume(
     path: Path | str,
     env: Any = None,

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -94,6 +95,20 @@ def register(cls: type) -> type:
         meta_fields=[f.name for f in fields if not f.metadata.get("traced")],
     )
     return cls
+
+
+def differs_only_in(agent: Agent, options: Collection[str], choices: Mapping[str, Collection[Any]]) -> bool:
+    """Whether an agent is its class's default but for ``options``, in any value, and ``choices``, in those named.
+
+    What stands in for an agent says so which of its options it knows: one that is added to the class later is not among
+    them, and makes it decline. Of values that differ from run to run, each must fit.
+    """
+
+    def fits(field: dataclasses.Field) -> bool:
+        value = getattr(agent, field.name)
+        return bool(np.all(np.any([np.asarray(value == x) for x in choices.get(field.name, (field.default,))], axis=0)))
+
+    return all(field.name in options or fits(field) for field in dataclasses.fields(agent))  # type: ignore[arg-type]
 
 
 def check_number(name: str, value: Any, low: float, high: float, low_open: bool = False) -> None:

@@ -22,6 +22,20 @@ NETWORKS = ("value", "policy", "query", "write")
 
 MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO, "none": kernel.NONE}
 
+ONLY_AT_START = (
+    "initializer",
+    "critic_start",
+    "value_gain",
+    "policy_gain",
+    "query_gain",
+    "write_gain",
+    "temperature_start",
+)
+"""Options that ``init`` alone reads."""
+
+PARTS_OF_OTHERS = ("reward_rate_step", "encoding_size")
+"""Options without a say while ``objective`` and ``encoder`` are at their defaults."""
+
 PRESETS: dict[str, dict[str, Any]] = {
     # Nothing the paper does not say; what it leaves open is at its plainest.
     "paper": {

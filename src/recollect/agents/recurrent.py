@@ -1,36 +1,16 @@
 """The paper's baseline: the memory module replaced by a GRU, trained by full backpropagation through the episode."""
 
 import dataclasses
-import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from recollect import learning
-from recollect.actions import CATEGORICAL, Distribution
-from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, register, traced
-from recollect.networks import (
-    ACTIVATIONS,
-    GRU,
-    INITIALIZERS,
-    Layer,
-    Network,
-    apply_gru,
-    apply_network,
-    init_gru,
-    init_network,
-)
-
-
-class Parameters(NamedTuple):
-    """Value and policy networks as in the episodic agent, and the GRU that stands for its memory."""
-
-    value: Network
-    policy: Network
-    gru: GRU
+from recollect.agents.base import TimeStep, check_count, register
+from recollect.agents.gated import Decision, GatedActorCritic, Parameters
+from recollect.networks import GRU, Layer, apply_gru
 
 
 class Past(NamedTuple):
@@ -49,13 +29,6 @@ class Unrolled(NamedTuple):
     earlier: Array  # [window, units]: the hidden state before each step
 
 
-class Decision(NamedTuple):
-    """What the agent did at the newest observation."""
-
-    observation: Array
-    action: Array
-
-
 class State(NamedTuple):
     """Everything that changes."""
 
@@ -68,7 +41,7 @@ class State(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class RecurrentActorCritic(Agent):
+class RecurrentActorCritic(GatedActorCritic):
     """Online actor-critic with a GRU, updated at every step by backpropagation through the whole episode so far.
 
     The hidden state is recomputed from the start of the episode under the current parameters at every step, and the
@@ -87,59 +60,17 @@ class RecurrentActorCritic(Agent):
     Paper: section 4, the recurrent baseline
     """
 
-    learned: ClassVar[tuple[str, ...]] = ("params", "optimizer")
-
-    width: int = 10
-    learning_rate: float = dataclasses.field(default=0.003, metadata=traced())
-    discount: float = dataclasses.field(default=0.9, metadata=traced())
-    entropy: float = dataclasses.field(default=0.0005, metadata=traced())
-    decay: float = dataclasses.field(default=0.9, metadata=traced())
-    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
     window: int = 32
-    activation: str = "tanh"
-    initializer: str = "normal"
-    critic_start: str = "zero"
-    critic_output: str = "tanh"
-    actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
-        for name in ("width", "window"):
-            check_count(name, getattr(self, name))
-        check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
-        check_number("discount", self.discount, 0.0, 1.0)
-        check_number("entropy", self.entropy, 0.0, 10.0)
-        check_number("decay", self.decay, 0.0, 1.0)
-        check_number("epsilon", self.epsilon, 0.0, math.inf, low_open=True)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("initializer", self.initializer, INITIALIZERS)
-        check_choice("critic_start", self.critic_start, ("zero", "random"))
-        check_choice("critic_output", self.critic_output, ("tanh", "linear"))
-
-    def _rms(self) -> optax.GradientTransformation:
-        return optax.scale_by_rms(decay=self.decay, eps=self.epsilon)
-
-    def value(self, params: Parameters, s: Array) -> Array:
-        """V(S_t), as ``critic_output`` says; the critic sees the current state only, as in the episodic agent."""
-        v = apply_network(params.value, s, self.activation)[0]
-        return jnp.tanh(v) if self.critic_output == "tanh" else v
-
-    def policy_logits(self, params: Parameters, s: Array, h: Array) -> Array:
-        """The logits of π(a | S_t, h_t)."""
-        return apply_network(params.policy, jnp.concatenate([s, h]), self.activation)
+        super().__post_init__()
+        check_count("window", self.window)
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
         """Fresh parameters and an empty episode."""
-        s, a, h = observation_size, num_actions, self.width
-        key_value, key_policy, key_gru = jax.random.split(key, 3)
-        value = init_network(key_value, (s, h, 1), self.initializer)
-        if self.critic_start == "zero":
-            value = (*value[:-1], jax.tree.map(jnp.zeros_like, value[-1]))
-        policy = init_network(key_policy, (s + h, h, h, a), self.initializer)
-        params = Parameters(value, policy, init_gru(key_gru, s, h, self.initializer))
-        zero = jnp.zeros((), jnp.int32)
-        past = Past(jnp.zeros((self.window, s)), zero, jnp.zeros(h))
-        decision = Decision(jnp.zeros(s), self.actions.nothing())
-        return State(params, self._rms().init(params), past, unroll(params.gru, past), decision)
+        params, optimizer, decision = self._fresh(key, observation_size, num_actions)
+        past = Past(jnp.zeros((self.window, observation_size)), jnp.zeros((), jnp.int32), jnp.zeros(self.width))
+        return State(params, optimizer, past, unroll(params.gru, past), decision)
 
     def _remember(self, params: Parameters, past: Past, s: Array) -> Past:
         """Append S_t; once the window is full its oldest step moves into the hidden state before it."""
@@ -154,9 +85,8 @@ class RecurrentActorCritic(Agent):
         """Take in the observation, choose an action."""
         past = self._remember(state.params, state.past, observation)
         unrolled = unroll(state.params.gru, past)
-        action_logits = self.policy_logits(state.params, observation, unrolled.h)
-        action = self.actions.draw(action_logits, jax.random.uniform(key, (self.actions.draws,)))
-        return state._replace(past=past, unrolled=unrolled, decision=Decision(observation, action)), action
+        decision = self._decide(state.params, observation, unrolled.h, key)
+        return state._replace(past=past, unrolled=unrolled, decision=decision), decision.action
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One RMSProp step along the gradient of this step's losses through the whole episode."""
@@ -166,17 +96,7 @@ class RecurrentActorCritic(Agent):
         """As ``learn``, and whether the update was finite; one that is not is not made."""
         del key
         params, optimizer, past, unrolled, decision = state
-        s, action = decision
-        v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
-        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
-
-        def scores(value, policy, h):
-            here = Parameters(value, policy, params.gru)
-            logits = self.policy_logits(here, s, h)
-            return self.value(here, s) + self.actions.log_probability(logits, action), self.actions.entropy(logits)
-
-        _, pull = jax.vjp(scores, params.value, params.policy, unrolled.h)
-        d_value, d_policy, d_h = pull((delta, jnp.asarray(self.entropy, delta.dtype)))
+        d_value, d_policy, d_h = self._directions(params, decision, unrolled.h, timestep)
         direction = Parameters(d_value, d_policy, backpropagate(params.gru, past, unrolled, d_h))
         scaled, squares = self._rms().update(direction, optimizer)
         moved = jax.tree.map(lambda p, d: p + self.learning_rate * d, params, scaled), squares
@@ -186,16 +106,16 @@ class RecurrentActorCritic(Agent):
         )
         # A run that only waits for others forgets at once: its episodes would cost the others their time.
         over = timestep.terminated | timestep.truncated | jnp.logical_not(active)
-        past = past._replace(length=jnp.where(over, 0, past.length), before=jnp.where(over, 0.0, past.before))
-        return State(params, optimizer, past, unrolled, decision), sound
+        return State(params, optimizer, _forget(past, over), unrolled, decision), sound
 
     def watch(self, state: State, timestep: TimeStep, key: Array) -> State:
         """The past ends with the episode; what was seen is in it already."""
         del key
-        over = timestep.terminated | timestep.truncated
-        past = state.past
-        past = past._replace(length=jnp.where(over, 0, past.length), before=jnp.where(over, 0.0, past.before))
-        return state._replace(past=past)
+        return state._replace(past=_forget(state.past, timestep.terminated | timestep.truncated))
+
+
+def _forget(past: Past, over: Array) -> Past:
+    return past._replace(length=jnp.where(over, 0, past.length), before=jnp.where(over, 0.0, past.before))
 
 
 @jax.custom_batching.custom_vmap

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from recollect.actions import CATEGORICAL
-from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.base import differs_only_in
+from recollect.agents.episodic import ONLY_AT_START, PARTS_OF_OTHERS, EpisodicActorCritic
 from recollect.envs.secret_informant import SecretInformant
 
 HYPERPARAMETERS = (
@@ -31,6 +31,9 @@ HYPERPARAMETERS = (
     "surprise",
     "credit_cap",
 )
+KNOWN = {*HYPERPARAMETERS, "memory_size", "hidden", "oracle_bit", *ONLY_AT_START, *PARTS_OF_OTHERS}
+CHOICES = {"memory": ("reservoir", "uniform", "fifo", "none"), "estimator": ("queried", "every")}
+"""What the compiled loops know of the agent: these options, and in these only some choices."""
 
 
 class Packed(NamedTuple):
@@ -46,18 +49,7 @@ def supported(agent: Any, env: Any) -> bool:
     return (
         type(agent) is EpisodicActorCritic  # a subclass may be anything
         and type(env) is SecretInformant
-        and agent.activation == "tanh"
-        and agent.temperature == "exp"
-        and agent.empty_read == "zeros"
-        and agent.partial_read == "filled"
-        and agent.write == "after"
-        and agent.reset_memory
-        and agent.critic_output == "tanh"
-        and agent.actions == CATEGORICAL
-        and agent.pictures is None
-        and agent.objective == "discounted"
-        and agent.encoder == "raw"
-        and not np.any(np.asarray(agent.forgetting))
+        and differs_only_in(agent, KNOWN, CHOICES)
     )
 
 

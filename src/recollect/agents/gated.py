@@ -1,0 +1,108 @@
+"""What the agents with a GRU share: options, networks, and the gradient down to the hidden state.
+
+They differ in how that gradient goes on into the GRU: back through the episode (``recollect.agents.recurrent``), or
+by a sensitivity that is carried along (``recollect.agents.realtime``).
+"""
+
+import dataclasses
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from recollect import learning
+from recollect.actions import CATEGORICAL, Distribution
+from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, traced
+from recollect.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
+
+
+class Parameters(NamedTuple):
+    """Value and policy networks as in the episodic agent, and the GRU that stands for its memory."""
+
+    value: Network
+    policy: Network
+    gru: GRU
+
+
+class Decision(NamedTuple):
+    """What the agent did at the newest observation."""
+
+    observation: Array
+    action: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class GatedActorCritic(Agent):
+    """Base of the agents with a GRU in the place of the memory, updated by RMSProp at every step."""
+
+    learned: ClassVar[tuple[str, ...]] = ("params", "optimizer")
+
+    width: int = 10
+    learning_rate: float = dataclasses.field(default=0.003, metadata=traced())
+    discount: float = dataclasses.field(default=0.9, metadata=traced())
+    entropy: float = dataclasses.field(default=0.0005, metadata=traced())
+    decay: float = dataclasses.field(default=0.9, metadata=traced())
+    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
+    activation: str = "tanh"
+    initializer: str = "normal"
+    critic_start: str = "zero"
+    critic_output: str = "tanh"
+    actions: Distribution = CATEGORICAL
+
+    def __post_init__(self) -> None:
+        check_count("width", self.width)
+        check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
+        check_number("discount", self.discount, 0.0, 1.0)
+        check_number("entropy", self.entropy, 0.0, 10.0)
+        check_number("decay", self.decay, 0.0, 1.0)
+        check_number("epsilon", self.epsilon, 0.0, math.inf, low_open=True)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("initializer", self.initializer, INITIALIZERS)
+        check_choice("critic_start", self.critic_start, ("zero", "random"))
+        check_choice("critic_output", self.critic_output, ("tanh", "linear"))
+
+    def _rms(self) -> optax.GradientTransformation:
+        return optax.scale_by_rms(decay=self.decay, eps=self.epsilon)
+
+    def value(self, params: Parameters, s: Array) -> Array:
+        """V(S_t), as ``critic_output`` says; the critic sees the current state only, as in the episodic agent."""
+        v = apply_network(params.value, s, self.activation)[0]
+        return jnp.tanh(v) if self.critic_output == "tanh" else v
+
+    def policy_logits(self, params: Parameters, s: Array, h: Array) -> Array:
+        """The logits of π(a | S_t, h_t)."""
+        return apply_network(params.policy, jnp.concatenate([s, h]), self.activation)
+
+    def _fresh(self, key: Array, observation_size: int, num_actions: int) -> tuple[Parameters, Any, Decision]:
+        """Parameters, the optimizer's state, and a decision that was not taken yet."""
+        s, a, h = observation_size, num_actions, self.width
+        key_value, key_policy, key_gru = jax.random.split(key, 3)
+        value = init_network(key_value, (s, h, 1), self.initializer)
+        if self.critic_start == "zero":
+            value = (*value[:-1], jax.tree.map(jnp.zeros_like, value[-1]))
+        policy = init_network(key_policy, (s + h, h, h, a), self.initializer)
+        params = Parameters(value, policy, init_gru(key_gru, s, h, self.initializer))
+        return params, self._rms().init(params), Decision(jnp.zeros(s), self.actions.nothing())
+
+    def _decide(self, params: Parameters, s: Array, h: Array, key: Array) -> Decision:
+        logits = self.policy_logits(params, s, h)
+        return Decision(s, self.actions.draw(logits, jax.random.uniform(key, (self.actions.draws,))))
+
+    def _directions(
+        self, params: Parameters, decision: Decision, h: Array, timestep: TimeStep
+    ) -> tuple[Network, Network, Array]:
+        """Where this step's losses pull the value network, the policy network and h_t."""
+        s, action = decision
+        v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
+        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
+
+        def scores(value, policy, h):
+            here = Parameters(value, policy, params.gru)
+            logits = self.policy_logits(here, s, h)
+            return self.value(here, s) + self.actions.log_probability(logits, action), self.actions.entropy(logits)
+
+        _, pull = jax.vjp(scores, params.value, params.policy, h)
+        return pull((delta, jnp.asarray(self.entropy, delta.dtype)))

@@ -1,0 +1,69 @@
+"""What an argument of a command may be, as ``argparse`` asks for it."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import TypeAlias
+
+# argparse has no public name for what ``add_subparsers`` returns.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    number, *more = counts(text)
+    if more:
+        raise argparse.ArgumentTypeError(f"{text!r}: one number is wanted")
+    return number
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Whole numbers of at least 1, comma-separated."""
+    try:
+        numbers = tuple(float(x) for x in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a comma-separated list of whole numbers") from error
+    if not all(x.is_integer() for x in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r}: every number must be whole")
+    if min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: every number must be at least 1")
+    return tuple(int(x) for x in numbers)
+
+
+def multiple(text: str) -> float:
+    """A number greater than 0."""
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be greater than 0 and finite")
+    return number
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names, comma-separated."""
+    return tuple(name for name in text.split(",") if name)
+
+
+def setting(text: str) -> tuple[str, object]:
+    """``name=value``, the value in JSON or else a string."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    """Comma-separated names among those that are known, or ``all``."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        names = all_of if text == "all" else tuple(text.split(","))
+        if unknown := set(names) - set(known):
+            raise argparse.ArgumentTypeError(f"unknown {what} {', '.join(unknown)}; choose among {', '.join(known)}")
+        return names
+
+    return parse

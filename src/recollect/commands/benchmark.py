@@ -1,0 +1,67 @@
+"""``recollect benchmark``: agents on tasks that ask for memory."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from recollect.commands.arguments import Commands, count, multiple, names
+from recollect.commands.reports import print_table, write_report
+from recollect.errors import RecollectError
+
+
+def _benchmark(args: argparse.Namespace) -> None:
+    from recollect import benchmark
+    from recollect.provenance import plain
+    from recollect.tasks import AGENTS as OPTIONS
+    from recollect.tasks import DEFAULT
+
+    if args.out is not None and args.out.exists():
+        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+    tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
+    benchmark.check(tasks, agents)
+
+    def show(row: dict) -> None:
+        text = f"{row['task']} {row['agent']} seed {row['seed']}: return {row['final']:.3f}, {row['seconds']:.0f} s"
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show)
+    lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
+    print_table(
+        ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],
+        [
+            [
+                line["task"],
+                line["agent"],
+                f"{line['return']:.3f}",
+                f"{line['interval'][0]:.3f} to {line['interval'][1]:.3f}",
+                f"{line['solved']} of {line['seeds']}",
+                "-" if line["median_steps"] == float("inf") else f"{line['median_steps']:,}",
+                f"{line['random']:.2f}",
+                f"{line['optimal']:.2f}",
+            ]
+            for line in lines
+        ],
+    )
+    for agent, found in together.items():
+        print(
+            f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to optimal, all tasks"
+        )
+    if args.out is not None:
+        from recollect.plots import draw_benchmark
+
+        report = {"scale": args.scale, "options": {a: OPTIONS[a] for a in agents}, "table": lines, "rows": rows}
+        write_report(args, plain(report), {})
+        print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
+
+
+def register(commands: Commands) -> None:
+    """Add ``benchmark``."""
+    compare = commands.add_parser("benchmark", help="agents on tasks that ask for memory")
+    suites = compare.add_subparsers(metavar="SUITE", required=True)
+    suite = suites.add_parser("memory", help="bsuite, popgym, MiniGrid, secret informant, T-maze")
+    suite.add_argument("--tasks", type=names, help="comma-separated (default: a dozen of them)")
+    suite.add_argument("--agents", type=names, help="comma-separated (default: episodic,none,gru)")
+    suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
+    suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
+    suite.add_argument("--out", type=Path, help="JSON file for the results; a picture is put beside it")
+    suite.set_defaults(run=_benchmark)

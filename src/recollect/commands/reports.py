@@ -1,0 +1,65 @@
+"""What commands print and write: progress, tables, reports as JSON."""
+
+import argparse
+import json
+import sys
+
+from recollect.errors import RecollectError
+
+
+def progress(text: str) -> None:
+    """Say on standard error what begins now."""
+    print(f"  {text} …", file=sys.stderr, flush=True)
+
+
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table as wide as the terminal, or as 140 columns where there is none."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    (console if console.is_terminal else Console(width=140)).print(table)
+
+
+def check_out(args: argparse.Namespace) -> None:
+    """Refuse a place for the report before the work begins rather than after it."""
+    from recollect.experiments.sweep import journal_of
+
+    if args.out is None:
+        if args.resume:
+            raise RecollectError("--resume: say with --out which report to go on with")
+        return
+    if not args.resume:
+        for path in (args.out, journal_of(args.out)):
+            if path.exists():
+                raise RecollectError(
+                    f"{path} exists already: choose another --out, or remove it; --resume does what is missing"
+                )
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        if not args.out.exists():
+            args.out.touch()
+            args.out.unlink()
+    except OSError as error:
+        raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
+
+
+def write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:
+    """Write what was found, with the command and the versions that found it; then fail where a part failed."""
+    from recollect.runs import command_line, versions, write_json
+
+    whole = {"command": command_line(), "versions": versions(), **report, **({"errors": errors} if errors else {})}
+    if args.out is None:
+        print(json.dumps(whole, indent=1))
+    else:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(args.out, whole)
+        print(f"written: {args.out}")
+    if errors:
+        again = "; --resume tries again" if args.out else ""
+        raise RecollectError(f"failed: {'; '.join(f'{name}: {error}' for name, error in errors.items())}{again}")
