@@ -145,7 +145,7 @@ class Fleet(abc.ABC):
             self.vector.write(observation, out)
         except NotInSpaceError as error:
             raise self.fault(copy, f"an observation is not in the declared space: {error}") from error
-        self.sums[copy] = zlib.crc32(out, self.sums[copy])
+        self.sums[copy] = zlib.crc32(out, self.sums[copy])  # type: ignore[arg-type]
         self.normalizer.observe(out)
 
     def _clear(self, copy: int) -> None:
@@ -242,13 +242,13 @@ class Copies(Fleet):
         seen, sum_, score = np.zeros(self.vector.size, np.float32), 0, 0.0
         try:
             self.vector.write(self._first(copy), seen)
-            sum_ = zlib.crc32(seen)
+            sum_ = zlib.crc32(seen.data)
             for t, choice in enumerate(choices, 1):
                 observation, reward, terminated, truncated, _ = env.step(self.actions.decode(choice))
                 if terminated or truncated:
                     return f"it ended at step {t:,} of {len(choices):,}"
                 self.vector.write(observation, seen)
-                sum_, score = zlib.crc32(seen, sum_), score + float(reward)
+                sum_, score = zlib.crc32(seen.data, sum_), score + float(reward)
         except EnvironmentFault:
             raise
         except Exception as error:

@@ -517,7 +517,7 @@ class Learner:
         counts = {"steps": int, "logged": int, "goal": int, "exact": bool, "spaces": dict}
         if any(type(meta.get(name)) is not kind for name, kind in counts.items()):
             raise FileError(f"{found.path} is not a saved learner: {', '.join(counts)} are missing or no numbers")
-        if np.shape(arrays.get("fleet.lengths")) != (meta.get("copies"),):
+        if np.shape(arrays.get("fleet.lengths", 0)) != (meta.get("copies"),):
             raise FileError(f"{found.path} is not a saved learner of {meta.get('copies')} copies")
         learner = cls.described_by(meta, found.path, env, check=check)
         like = {"live": learner.host.like(), "normalizer": learner.normalizer.state()}
