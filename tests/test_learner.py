@@ -128,7 +128,7 @@ def test_save_and_load(trained, tmp_path):
         loaded = Learner.load(path)
         assert same(loaded, trained) and loaded.steps == 250 and loaded.seed == 3
         assert np.array_equal(loaded.evaluate(3).returns, trained.evaluate(3).returns)
-    with pytest.raises(ValueError, match=r"has the observation space .* was saved with"):
+    with pytest.raises(RecollectError, match=r"has the observation space .* was saved with"):
         Learner.load(tmp_path / "kept", "CartPole-v1")
     with pytest.raises(FileError, match="holds no checkpoint"):
         Learner.load(tmp_path)

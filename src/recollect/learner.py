@@ -124,7 +124,7 @@ class Learner:
         self._state: Any = None  # of all copies, as the host has it; made when it is first asked for
         self._drawn: Any = None  # actions chosen and not yet taken; None between episodes
         self._away = False  # whether the environments are still to be brought to where the agent is, after ``load``
-        self._allow_inexact = False
+        self._allow_inexact, self._strict = False, True
         self._rows = blank_rows(copies, self.vector.size)
         self._recent = np.zeros((copies, RECENT, self.vector.size), np.float32)
         self._player: Player | None = None
@@ -186,6 +186,7 @@ class Learner:
         log_every: int = 1000,
         folder: Path | str | None = None,
         checkpoint_every: float = EVERY,
+        strict: bool = True,
     ) -> "Learner":
         """Go on learning.
 
@@ -201,6 +202,8 @@ class Learner:
             log_every: steps between two rows of metrics.
             folder: the run folder to make at the first call (default: ``runs/ENVIRONMENT-AGENT-seedS``).
             checkpoint_every: seconds between two checkpoints; there is one at the end, too. The last three are kept.
+            strict: stop at an update that is not finite. Otherwise it is left out, as it is in any case, and training
+                goes on, of an agent that has most likely lost itself.
 
         Raises:
             EnvironmentFault: the environment raised, or gave a reward or an observation that is not sound, or an update
@@ -216,34 +219,42 @@ class Learner:
             raise ValueError(f"log={log!r}: choose 'tensorboard' or None; JSON lines and CSV are always written")
         self.take_up()
         callbacks, start = list(callbacks), self.steps
-        learning = {"start": start, "steps": steps, "log_every": log_every, "log": log}
+        learning: dict[str, Any] = {
+            "start": start,
+            "steps": steps,
+            "log_every": log_every,
+            "log": log,
+            "strict": strict,
+        }
         learning["callbacks"] = known_callbacks.describe(callbacks)
         recorder = self._open(folder, {"learning": learning, "checkpoints": _schedule(checkpoint_every)})
         self.goal = start + steps
         if start:  # the folder's config tells how to begin; where this goes on from something, that is kept
             recorder.begin(self.goal)
             self._checkpoint()
-        self.go_on(recorder, callbacks, log_every, log, checkpoint_every, progress)
+        self.go_on(recorder, callbacks, learning, checkpoint_every, progress)
         return self
 
     def go_on(
         self,
         recorder: Recorder,
         callbacks: Sequence[Callback],
-        log_every: int,
-        log: str | None,
+        learning: dict[str, Any],
         checkpoint_every: float,
         progress: bool,
     ) -> None:
-        """Learn up to ``goal``, writing to a folder that is there: the second half of ``learn``."""
-        self._recorder = recorder
+        """Learn up to ``goal``, writing to a folder that is there: the second half of ``learn``.
+
+        ``learning``: as a run's config has it.
+        """
+        self._recorder, self._strict = recorder, learning["strict"]
         recorder.begin(self.goal)
         with self._recording(recorder):
-            if log == "tensorboard":
+            if learning["log"] == "tensorboard":
                 recorder.use_tensorboard()
             label = f"{self.source.name} {named.name_of(self.agent)}"
             with showing(label, self.steps, self.goal, progress) as show, Interrupts(exits=False) as interrupts:
-                self._learn(recorder, callbacks, log_every, checkpoint_every, show, interrupts)
+                self._learn(recorder, callbacks, learning["log_every"], checkpoint_every, show, interrupts)
             self._checkpoint(finished=True)
             recorder.finish("finished", steps=self.steps, episodes=sum(self.episodes))
 
@@ -352,14 +363,14 @@ class Learner:
         if self._drawn is None:
             self._begin_episodes()
         fleet, rows, step, packed, drawn = self.fleet, self._rows, self.host.step, self._packed, self._drawn
-        size, recent, at, bad = self.vector.size, self._recent, self.steps, -1
+        size, recent, at, bad, strict = self.vector.size, self._recent, self.steps, -1, self._strict
         try:
             while at < until and bad < 0:
                 fleet.step(np.asarray(drawn), rows)
                 packed, drawn, bad = step(packed, rows)
                 recent[:, at // each % RECENT] = rows[:, :size]
                 at += each
-                bad = int(bad)
+                bad = int(bad) if strict else -1
         except BaseException as error:
             # A step that failed was taken in none of the agents, but their environments are somewhere in the middle.
             drawn = None
@@ -368,7 +379,7 @@ class Learner:
         finally:
             self._packed, self._drawn, self.steps = packed, drawn, at
         if bad >= 0:
-            what = "the update was not finite, and nothing was learned from that step"
+            what = "the update was not finite, and nothing was learned from that step: take a smaller learning_rate"
             raise EnvironmentFault(self.source.name, fleet.seeds[bad][0], fleet.steps, what)
 
     def _rows_of_metrics(self, pace: float) -> list[dict[str, Any]]:
@@ -549,25 +560,32 @@ class Learner:
         """A fresh learner as a config or a checkpoint describes it; ``where``: what to name in errors."""
         try:
             agent, made = named.restore(meta["agent"]), meta["environment"]["made"]
-            options = {"seed": meta["seed"], "copies": meta["copies"], "learners": meta["learners"]}
-            options |= {"pictures": meta["pictures"], "check": check}
-            options |= dict(
-                zip(("normalize_observations", "normalize_rewards"), map(bool, meta["normalize"]), strict=True)
-            )
+            options = {name: meta[name] for name in ("seed", "copies", "learners", "pictures")}
+            options |= {"normalize_observations": bool(meta["normalize"][0]), "check": check}
+            options |= {"normalize_rewards": bool(meta["normalize"][1])}
             expected = {name: str(meta["spaces"][name]) for name in ("observation", "action")}
-            if env is None and made is not None:
-                env = made["id"]
-                if not isinstance(env, str) or not all(isinstance(name, str) for name in made["options"]):
+            if made is not None and (env is None or env == made["id"]):
+                if not isinstance(made["id"], str) or not all(isinstance(name, str) for name in made["options"]):
                     raise TypeError("the environment's id or options are no text")
+                if env is None and ":" in made["id"]:
+                    # Gymnasium imports what stands before the colon: not because a file says so.
+                    raise FileError(f"{where} names a module to import, {made['id']!r}: give it as env (--env)")
+                env = made["id"]
                 options |= {"env_options": made["options"]} if made["options"] else {}
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise FileError(f"{where} is not a saved learner: {type(error).__name__}: {error}") from error
         if env is None:
-            raise ValueError(f"{where} was saved with an environment of its own: give it as env")
-        learner = cls(agent, env, **options)
+            raise ValueError(
+                f"{where} was saved with an environment of its own: give it as env, "
+                "in Python: Learner.load(FOLDER, env) or recollect.resuming.resume(FOLDER, env)"
+            )
+        try:
+            learner = cls(agent, env, **options)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise RecollectError(f"{where}: {error}") from error
         for name, space in (("observation", learner.observation_space), ("action", learner.action_space)):
             if repr(space) != expected[name]:
-                raise ValueError(
+                raise RecollectError(
                     f"{learner.source.name} has the {name} space {space}, the learner was saved with {expected[name]}"
                 )
         return learner

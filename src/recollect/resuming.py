@@ -58,7 +58,7 @@ def resume(
         for callback in watch:
             for row in rows:
                 getattr(callback, "recall", lambda row: None)(row)
-        learner.go_on(Recorder(folder, rows), watch, learning["log_every"], learning["log"], every, progress)
+        learner.go_on(Recorder(folder, rows), watch, learning, every, progress)
     return learner
 
 
@@ -100,7 +100,7 @@ def _learning_of(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     if config.get("kind") != "learner":
         raise FileError(f"{path} is not the run of a learner")
     found = config.get("learning")
-    kinds = {"start": int, "steps": int, "log_every": int, "callbacks": list}
+    kinds = {"start": int, "steps": int, "log_every": int, "callbacks": list, "strict": bool}
     if not isinstance(found, dict) or any(type(found.get(name)) is not kind for name, kind in kinds.items()):
         raise FileError(f"{path / 'config.json'} does not say how the learner was to learn")
     if (

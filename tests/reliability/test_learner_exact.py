@@ -1,5 +1,6 @@
 """A learner that was saved anywhere goes on to the same bits: parameters, memory, statistics and metrics."""
 
+import errno
 import functools
 import json
 import shutil
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from recollect import Learner, callbacks, checkpoints, fleet, lock, runs, trees
+from recollect import Learner, callbacks, checkpoints, cli, files, fleet, lock, runs, trees
 from recollect import learner as learner_module
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
@@ -303,6 +304,7 @@ def test_an_update_that_is_not_finite_stops_training(copies, tmp_path):
     status = commands.read_json(tmp_path / "run" / "status.json")
     assert status["status"] == "failed" and "step 20" in status["error"]
     assert runs.summary(tmp_path / "run")["error"] == status["error"]
+    assert learner.learn(4, strict=False).steps == 20 * copies + 4
 
 
 @pytest.mark.parametrize("reward", [1e39, -1e300])
@@ -333,7 +335,7 @@ def test_other_spaces_and_agents_are_refused_before_anything_is_compiled(tmp_pat
         observation_space = gym.spaces.Box(-5.0, 5.0, (4,), np.float32)
 
     for attempt in (resume, functools.partial(Learner.load, check=False)):
-        with pytest.raises(ValueError, match=r"Wider has the observation space .*\(4,\).* saved with .*\(3,\)"):
+        with pytest.raises(RecollectError, match=r"Wider has the observation space .*\(4,\).* saved with .*\(3,\)"):
             attempt(tmp_path / "run", Wider)
     found = checkpoints.load(tmp_path / "run" / "checkpoints" / "learner")
     other = {**found.meta, "agent": {**found.meta["agent"], "options": {"memory_size": 3, "hidden": 4}}}
@@ -341,6 +343,19 @@ def test_other_spaces_and_agents_are_refused_before_anything_is_compiled(tmp_pat
         FileError, match=r"live.agent.memory.items: expected float32\[1, 3, 3\], got float32\[1, 2, 3\]"
     ):
         Learner.restore(found._replace(meta=other), Walk, check=False)
+
+
+def test_no_module_is_imported_because_a_file_names_it(tmp_path, monkeypatch, capsys):
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    learner = Learner(NATIVE, "CartPole-v1", check=False).learn(5, folder=tmp_path / "run")
+    learner._id["id"] = "evil:CartPole-v1"
+    learner._checkpoint()
+    with pytest.raises(FileError, match="names a module to import, 'evil:CartPole-v1': give it as env"):
+        Learner.load(tmp_path / "run")
+    for command in ("evaluate", "inspect"):
+        assert cli.main([command, str(tmp_path / "run")]) == 1 and "--env" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--env", "CartPole-v1", "--episodes", "1"]) == 0
 
 
 @pytest.fixture
@@ -439,6 +454,27 @@ def test_what_fails_leaves_the_folder_free_and_says_why(tmp_path):
     assert not (tmp_path / "run" / "lock.json").exists()
 
 
+def test_a_full_disk(tmp_path, whole, one_by_one, monkeypatch):
+    """The path is named, the checkpoint before is intact and nothing half-written is listed; given room, it goes on."""
+    run, write, left = tmp_path / "run", files.write, [20]
+
+    def full(path, *parts):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, *parts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", full)
+        with pytest.raises(RecollectError, match=r"cannot write the checkpoint .*run.*No space left on device"):
+            make("native").learn(60, log_every=10, folder=run, callbacks=[callbacks.Checkpoint(10)])
+    assert [wrong for _, wrong in runs.verify(run) if wrong] == [] and not list(run.rglob(".new-*"))
+    assert not (run / "lock.json").exists() and runs.summary(run)["status"] == "stopped", (
+        "nor could the status be written"
+    )
+    assert bits(resume(run, Walk)) == bits(whole) and rows(run) == rows(whole.folder)
+
+
 def test_twice_raises_at_once(tmp_path, one_by_one):
     """The second Ctrl-C, here while the checkpoint is being saved: what was there is what there is."""
     run = tmp_path / "run"
@@ -455,3 +491,20 @@ def test_twice_raises_at_once(tmp_path, one_by_one):
     assert again == [] and not isinstance(raised.value, Interrupted)
     assert commands.content(run / "checkpoints") == before and runs.summary(run)["status"] == "stopped"
     assert resume(run, Walk).steps == 30
+
+
+def test_the_command_says_what_is_the_matter(tmp_path, one_by_one, capsys):
+    """One line, with the environment and the flag; an environment that has no id is for Python to give."""
+    gym.register("Loose-v0", entry_point=LooseWalk)
+    run = tmp_path / "run"
+    interrupted(43, lambda: Learner(NATIVE, "Loose-v0", seed=3, check=False).learn(60, folder=run))
+    assert cli.main(["resume", str(run)]) == 1
+    error = capsys.readouterr().err
+    assert "recollect: Loose-v0 does not give the same episode again" in error and "--allow-inexact" in error
+    assert cli.main(["resume", str(run), "--allow-inexact"]) == 0 and "steps:   60" in capsys.readouterr().out
+    assert cli.main(["runs", str(tmp_path)]) == 0 and "finished, not bit-exact" in capsys.readouterr().out
+    assert cli.main(["verify", str(run)]) == 0
+    interrupted(5, lambda: make("native").learn(60, folder=tmp_path / "own"))
+    capsys.readouterr()
+    assert cli.main(["resume", str(tmp_path / "own")]) == 1
+    assert "recollect.resuming.resume(FOLDER, env)" in capsys.readouterr().err

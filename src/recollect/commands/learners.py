@@ -60,7 +60,7 @@ def say_where(learner: Any, folder: Path) -> None:
 def _evaluate(args: argparse.Namespace) -> None:
     from recollect import Learner
 
-    learner = Learner.load(args.run_folder)
+    learner = Learner.load(args.run_folder, args.env)
     print(learner.evaluate(args.episodes, seed=args.seed))
 
 
@@ -68,7 +68,7 @@ def _inspect(args: argparse.Namespace) -> None:
     from recollect import Learner, inspection
     from recollect.plots import draw_episode
 
-    learner = Learner.load(args.run_folder)
+    learner = Learner.load(args.run_folder, args.env)
     moments = inspection.play(learner, args.seed, args.limit)
     columns, rows = inspection.lines(moments)
     print_table(columns, rows)
@@ -83,6 +83,11 @@ def _envs(args: argparse.Namespace) -> None:
     for env_id, package in listing():
         if args.text.lower() in env_id.lower():
             print(f"{env_id:50s} {package}")
+
+
+def add_env_option(command: argparse.ArgumentParser) -> None:
+    """For commands that make a saved learner's environment again."""
+    command.add_argument("--env", metavar="ID", help="the environment (default: the run's own, unless it is MODULE:ID)")
 
 
 def register(commands: Commands) -> None:
@@ -125,6 +130,9 @@ def register(commands: Commands) -> None:
     look.add_argument("--limit", type=count, default=100, help="most steps to play (default: 100)")
     look.add_argument("--out", type=Path, help="the picture (default: RUN/episode-SEED.png)")
     look.set_defaults(run=_inspect)
+
+    for command in (test, look):
+        add_env_option(command)
 
     envs = commands.add_parser("envs", help="list the environments that can be named")
     envs.add_argument("text", nargs="?", default="", help="only ids with this in them")
