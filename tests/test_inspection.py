@@ -9,6 +9,7 @@ import pytest
 from recollect import Learner, benchmark, cli, inspection
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.commands import learners
 from recollect.errors import RecollectError
 from recollect.tasks import AGENTS, DEFAULT, TASKS
 
@@ -95,4 +96,4 @@ def test_the_tasks_are_sound():
     assert (
         TASKS["memory_len-30"].env == "bsuite/memory_len/15" and TASKS["memory_size-10"].env == "bsuite/memory_size/9"
     )
-    assert set(AGENTS) - {"oracle"} == set(cli.LEARNERS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)
+    assert set(AGENTS) - {"oracle"} == set(learners.LEARNERS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)

@@ -28,6 +28,7 @@ from recollect.agents.episodic import (
     Parameters,
     State,
 )
+from recollect.errors import FileError
 from recollect.host import IDLE, REWARD, TERMINATED, TRUNCATED, Live
 from recollect.networks import Layer
 from recollect.reservoir import kernel
@@ -640,6 +641,10 @@ class NativeHost:
         d = state.decision
         ints = [state.memory.ranks, *(x[:, None] for x in (state.memory.seen, d.slot, d.action, live.time))]
         whole = np.concatenate(ints, axis=1).astype(np.int64)
+        # They are indices, and compiled code does not look where they point.
+        for name, found, most in (("ranks", whole[:, :n], n), ("actions", whole[:, n + 2], self.outputs - 1)):
+            if ((found < 0) | (found > most)).any():
+                raise FileError(f"the state is not sound: {name} are outside 0 to {most}")
         seen = np.stack([d.observation, d.recalled], axis=1)
         return Flat(theta, traces, np.ascontiguousarray(state.memory.items), memory, seen, whole, live.key)
 

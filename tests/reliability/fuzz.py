@@ -1,4 +1,4 @@
-"""Fuzzing of every loader: run folder, checkpoint, learner's run, lock, reservoir file. Only our own errors may come out.
+"""Fuzzing of every loader: run folder, checkpoint, learner's run, lock, reservoir file. Only own errors may come out.
 
 What is fed is damaged in two ways: bytes (flipped, cut, repeated, put in) and meaning (a value in the JSON replaced, a
 member removed, an array of another shape), with all sums made right again, so that the checks behind the sums are
@@ -143,7 +143,9 @@ def fuzz_learner(rng, sound, here):
     kind = rng.random()
     if kind < 0.3:
         damaged = path / rng.choice(["config.json", "metrics.jsonl", "status.json"])
-        damaged.write_bytes(rarely_bytes(rng, damaged.read_bytes().splitlines(keepends=True)[0]) + b"\n")
+        content = damaged.read_bytes()
+        first, *rest = content.splitlines(keepends=True) if damaged.suffix == ".jsonl" else [content]
+        damaged.write_bytes(b"".join([rarely_bytes(rng, first), b"\n", *rest]))
     else:
         found = checkpoints.read(newest)
         meta, arrays = dict(found.meta), dict(found.arrays)
@@ -159,8 +161,8 @@ def fuzz_learner(rng, sound, here):
             arrays[name] = rng.choice(
                 [
                     array.reshape(-1)[:-1],
-                    array.astype(np.int8),
-                    np.roll(array.reshape(-1), 1).reshape(array.shape) * array.dtype.type(3),
+                    np.zeros(array.shape, np.int8),
+                    np.roll(array.reshape(-1), 1).reshape(array.shape),
                     np.zeros(array.shape, array.dtype),
                     array[None],
                 ]

@@ -286,25 +286,24 @@ def test_an_episode_too_long_to_keep(tmp_path, monkeypatch):
 # -- what is promised of every run
 
 
-@pytest.mark.parametrize("copies", [1, 2], ids=["native", "shared"])
-def test_an_update_that_is_not_finite_stops_training(copies, tmp_path):
+@pytest.mark.parametrize("case", ["native", "shared"])
+def test_an_update_that_is_not_finite_stops_training(case, tmp_path):
     """Parameters stay finite, and the error names environment, seed and step, at that step."""
-
-    class Rich(Walk):
-        def step(self, action):
-            observation, _, _, _, _ = super().step(action)
-            self.age = getattr(self, "age", 0) + 1
-            return observation, 3e38 if self.age == 20 else 0.0, False, False, {}
-
-    learner = Learner(NATIVE.replace(learning_rate=10.0), Rich, seed=6, copies=copies, check=False)
-    with pytest.raises(EnvironmentFault, match="seed 6, step 20: the update was not finite, and nothing"):
+    learner = make(case)
+    learner.advance(2 * learner.copies)
+    live = learner.host.unpack(learner._packed)
+    huge = jax.tree.map(lambda leaf: np.full_like(leaf, 3e38), live.agent.params)
+    learner._packed = learner.host.pack(live._replace(agent=live.agent._replace(params=huge)))
+    with pytest.raises(
+        EnvironmentFault, match="Walk, seed 2, step 3: the update was not finite, and nothing was learned"
+    ):
         learner.learn(500, folder=tmp_path / "run")
-    assert learner.steps == 20 * copies
+    assert learner.steps == 3 * learner.copies
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(learner.state().params))
     status = commands.read_json(tmp_path / "run" / "status.json")
-    assert status["status"] == "failed" and "step 20" in status["error"]
+    assert status["status"] == "failed" and "step 3" in status["error"]
     assert runs.summary(tmp_path / "run")["error"] == status["error"]
-    assert learner.learn(4, strict=False).steps == 20 * copies + 4
+    assert learner.learn(3, strict=False).steps == 3 * learner.copies + 3
 
 
 @pytest.mark.parametrize("reward", [1e39, -1e300])
@@ -343,6 +342,17 @@ def test_other_spaces_and_agents_are_refused_before_anything_is_compiled(tmp_pat
         FileError, match=r"live.agent.memory.items: expected float32\[1, 3, 3\], got float32\[1, 2, 3\]"
     ):
         Learner.restore(found._replace(meta=other), Walk, check=False)
+
+
+@pytest.mark.parametrize("name", ["live.agent.memory.ranks", "live.agent.decision.action"])
+def test_forged_indices_are_refused(name, tmp_path):
+    """Compiled code would write where they point."""
+    make("native").learn(5, folder=tmp_path / "run")
+    found = checkpoints.load(tmp_path / "run" / "checkpoints" / "learner")
+    for value in (-1, 10**6):
+        forged = {**found.arrays, name: np.full_like(found.arrays[name], value)}
+        with pytest.raises(FileError, match=r"the state is not sound: .* are outside 0 to"):
+            Learner.restore(found._replace(arrays=forged), Walk, check=False)
 
 
 def test_no_module_is_imported_because_a_file_names_it(tmp_path, monkeypatch, capsys):
