@@ -13,14 +13,18 @@ import jax
 import numpy as np
 import pytest
 
-from recollect import Learner, callbacks, checkpoints, cli, files, fleet, lock, runs, trees
+from recollect import Learner, callbacks, checkpoints, cli, files, fleet, lock, runs, spaces, trees
 from recollect import learner as learner_module
+from recollect.actions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.envs import making
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault, NotRepeatableError
+from recollect.host import blank_rows
 from recollect.interrupts import Interrupted
 from recollect.native import NativeHost
+from recollect.normalization import Normalizer
 from recollect.resuming import resume
 from reliability import commands
 
@@ -181,6 +185,39 @@ def test_evaluating_in_the_one_environment_there_is(tmp_path, one_by_one):
     interrupted(35, lambda: learn("run"))
     found = resume(tmp_path / "run", Walk())
     assert bits(found) == bits(whole) and rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+NAMED = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "FrozenLake-v1", "Blackjack-v1", "recollect/TMaze-v0")
+NAMED += ("MiniGrid-MemoryS7-v0", "popgym-RepeatPreviousEasy-v0", "bsuite/memory_len/3", "bsuite/catch_noise/3")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_environments_by_name_come_again(name):
+    """The environments alone, under random actions: brought to the same place, they go on alike."""
+    envs = [making.make(name) for _ in range(2)]
+    vector, actions = spaces.observations(envs[0].observation_space), spaces.actions(envs[0].action_space)
+    rng, size = np.random.default_rng(0), vector.size
+    first, second = (
+        fleet.Copies([env], name, 1, vector, actions, Normalizer(size, 1, False, False, 0.9), [(3, 0)]) for env in envs
+    )
+    rows, other = blank_rows(1, size), blank_rows(1, size)
+
+    def draw():
+        if isinstance(actions.distribution, Gaussian):
+            return rng.normal(size=(1, actions.distribution.size)).astype(np.float32)
+        return rng.integers(actions.outputs, size=1)
+
+    first.reset(rows)
+    for _ in range(30):
+        first.step(draw(), rows)
+    drawn = draw()
+    second.restore(first.state())
+    second.replay(drawn)
+    for _ in range(30):
+        first.step(drawn, rows)
+        second.step(drawn, other)
+        assert np.array_equal(rows[:, :size], other[:, :size]) and first.scores == second.scores
+        drawn = draw()
 
 
 # -- environments that do not come again
