@@ -40,16 +40,17 @@ ROOMS = {
     "normalization": set(),
     "fleet": {"host", "normalization", "spaces"},
     "player": {"agents", "fleet", "host", "hosting", "normalization", "prng", "spaces"},
-    "recording": {"runs"},
+    "recording": {"files", "runs"},
     "callbacks": set(),
     "engines": {"actions", "agents", "envs", "reservoir", "prng"},
 }
 ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
+ROOMS["resuming"] = {"callbacks", "checkpoints", "files", "learner", "recording", "runs"}
 ROOMS["tasks"] = set()
 ROOMS["inspection"] = {"agents", "learner"}
-ROOMS["benchmark"] = {"agents", "learner", "statistics", "tasks"}
+ROOMS["benchmark"] = {"agents", "interrupts", "learner", "statistics", "tasks"}
 ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner", "native"}
-ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "inspection", "learner"}
+ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "inspection", "learner", "resuming"}
 ROOMS["commands"] = set(ROOMS)
 ROOMS["cli"] = {"commands", "interrupts"}
 OPTIONAL = {

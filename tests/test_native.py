@@ -69,7 +69,7 @@ def test_every_update_is_the_agents(options):
     for rows in rows_of(14):
         before = one(host.unpack(flat)).agent
         expected = learn(agent, before, timestep(rows[0]))
-        flat, _ = host.step(flat, rows)
+        flat, *_ = host.step(flat, rows)
         found = one(host.unpack(flat)).agent
         for name in ("params", "traces") if agent.trace_decay else ("params",):
             for a, b in zip(*(jax.tree.leaves(getattr(x, name)) for x in (found, expected)), strict=True):
@@ -134,7 +134,7 @@ def test_there_and_back():
     flat = host.start(5)
     flat, _ = host.begin(flat, np.ones((2, S), np.float32))
     for rows in rows_of(4):
-        flat, _ = host.step(flat, np.repeat(rows, 2, axis=0))
+        flat, *_ = host.step(flat, np.repeat(rows, 2, axis=0))
     again = host.pack(host.unpack(flat))
     assert all(map(np.array_equal, flat, again))
     weights = host.write_weights(flat, np.ones((2, 1, S), np.float32))
@@ -151,7 +151,7 @@ def test_what_is_not_finite_is_not_learned():
     before = flat.theta.copy()
     rows = next(rows_of(1))
     rows[0, 2 * S + REWARD] = np.nan
-    flat, _ = host.step(flat, rows)
+    flat, *_ = host.step(flat, rows)
     assert np.array_equal(flat.theta, before)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from recollect.agents import named
 from recollect.errors import RecollectError
+from recollect.interrupts import Interrupted
 from recollect.learner import Learner
 from recollect.statistics import interquartile_mean, stratified_bootstrap
 from recollect.tasks import AGENTS, TASKS, Task
@@ -68,7 +69,12 @@ def _run_pair(name: str, task: Task, agent: str, seeds: int, scale: float) -> li
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as here:
         keep = lambda _, row: curves.setdefault(row["seed"], []).append(row)  # noqa: E731
-        learner.learn(steps, log_every=steps // BLOCKS, callbacks=[keep], folder=Path(here) / "run")
+        try:
+            # Not strict: one seed that has lost itself is a result, and must not end those beside it.
+            folder = Path(here) / "run"
+            learner.learn(steps, log_every=steps // BLOCKS, callbacks=[keep], folder=folder, strict=False)
+        except Interrupted as error:
+            raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to go on with
     learner.close()
     seconds = (time.monotonic() - start) / seeds
     return [_row(name, task, agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]

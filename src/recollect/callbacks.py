@@ -1,12 +1,17 @@
 """What can be done while a learner learns: a callback is called with the learner and each new row of its metrics.
 
 Any function will do: ``learner.learn(10_000, callbacks=[lambda learner, row: row["return"] > 0.9])``; learning stops
-early when one returns True. Those below are the ones people ask for.
+early when one returns True. Those below are the ones people ask for. They can be described in a run folder and made
+again from it, and ``recall`` tells them of the rows that a run had before it was resumed.
 """
 
+import inspect
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from recollect.errors import FileError
 
 
 class Evaluate:
@@ -23,6 +28,12 @@ class Evaluate:
         self.every, self.episodes, self.done = every, episodes, 0
         self.results: list[tuple[int, float]] = []
 
+    def recall(self, row: dict[str, Any]) -> None:
+        """Take in a row of before."""
+        self.done = max(self.done, row["steps"] // self.every)
+        if "evaluation" in row:
+            self.results.append((row["steps"], row["evaluation"]))
+
     def __call__(self, learner: Any, row: dict[str, Any]) -> None:
         """Evaluate, if it is time."""
         if row["steps"] // self.every > self.done:
@@ -38,6 +49,10 @@ class EarlyStop:
         if patience < 1:
             raise ValueError(f"patience={patience} must be at least 1")
         self.threshold, self.patience, self.column, self.good = threshold, patience, column, 0
+
+    def recall(self, row: dict[str, Any]) -> None:
+        """Take in a row of before."""
+        self(None, row)
 
     def __call__(self, learner: Any, row: dict[str, Any]) -> bool:
         """Count good rows; rows in which nothing was measured are passed over."""
@@ -56,8 +71,43 @@ class Checkpoint:
             raise ValueError(f"every={every} must be at least 1")
         self.every, self.folder, self.done = every, folder, 0
 
+    def recall(self, row: dict[str, Any]) -> None:
+        """Take in a row of before."""
+        self.done = max(self.done, row["steps"] // self.every)
+
     def __call__(self, learner: Any, row: dict[str, Any]) -> None:
         """Save, if it is time."""
         if row["steps"] // self.every > self.done:
             self.done = row["steps"] // self.every
             learner.save(self.folder if self.folder is not None else learner.folder / "checkpoints" / "learner")
+
+
+_KNOWN = {cls.__name__: cls for cls in (Evaluate, EarlyStop, Checkpoint)}
+
+
+def describe(callbacks: Iterable[Any]) -> list[dict[str, Any]]:
+    """Callbacks as JSON can hold them; those that are not of this module by their names alone.
+
+    >>> describe([Evaluate(every=100)])
+    [{'class': 'Evaluate', 'options': {'every': 100, 'episodes': 20}}]
+    """
+    found = []
+    for callback in callbacks:
+        name = getattr(callback, "__qualname__", type(callback).__qualname__)
+        if type(callback) in _KNOWN.values():
+            options = {option: getattr(callback, option) for option in inspect.signature(type(callback)).parameters}
+            plain = {k: str(v) if isinstance(v, Path) else v for k, v in options.items()}
+            found.append({"class": type(callback).__name__, "options": plain})
+        else:
+            found.append({"name": name})
+    return found
+
+
+def restore(described: Any) -> list[Any]:
+    """The callbacks that ``describe`` described; ``FileError`` for what cannot be made from a description."""
+    try:
+        if own := [entry["name"] for entry in described if "name" in entry]:
+            raise FileError(f"callbacks of your own ({', '.join(map(str, own))}) are not in the folder")
+        return [_KNOWN[entry["class"]](**entry["options"]) for entry in described]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(f"not callbacks that this release knows: {type(error).__name__}: {error}") from error

@@ -69,6 +69,8 @@ class Host:
         self.watch: Callable = jax.jit(functools.partial(self._step, learn=False), donate_argnums=0)
         self.forget: Callable = jax.jit(self._forget, donate_argnums=0)
         self.write_weights: Callable = jax.jit(self._write_weights)
+        self._unpack_all: Callable = jax.jit(jax.vmap(self._unpack))
+        self._pack_all: Callable = jax.jit(jax.vmap(self._pack))
 
     def row_length(self) -> int:
         """Numbers in a row of input."""
@@ -102,16 +104,22 @@ class Host:
 
         return jax.vmap(one)(rows, packed)
 
-    def _step(self, packed: Array, rows: Array, learn: bool) -> tuple[Array, Array]:
-        """Learn from the rows (or only take them in), and act."""
+    def _step(self, packed: Array, rows: Array, learn: bool) -> tuple[Array, ...]:
+        """Learn from the rows (or only take them in), and act.
+
+        Learning also gives the first copy whose update was not finite, and so was not made, or −1.
+        """
         s = self.size
 
         def take_in(row, packed):
             live = self._unpack(packed)
             extra = row[2 * s :]
             timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
-            go = self.agent.learn if learn else self.agent.watch
-            return live._replace(agent=go(live.agent, timestep, self._keys(live)[0]))
+            key = self._keys(live)[0]
+            if not learn:
+                return live._replace(agent=self.agent.watch(live.agent, timestep, key)), jnp.array(True)
+            agent, sound = self.agent.update(live.agent, timestep, key)
+            return live._replace(agent=agent), sound | (extra[IDLE] > 0)
 
         def act(row, live, packed):
             extra = row[2 * s :]
@@ -121,13 +129,13 @@ class Host:
             after = self._pack(live._replace(agent=agent, time=live.time + 1))
             return jnp.where(extra[IDLE] > 0, packed, after), action
 
-        live = jax.vmap(take_in)(rows, packed)
+        live, sound = jax.vmap(take_in)(rows, packed)
         if self.shared and learn:
             live = live._replace(agent=self._average(live.agent, rows[:, 2 * s + IDLE] > 0))
         packed, actions = jax.vmap(act)(rows, live, packed)
         if self.shared and learn:
             packed = self._same_parameters(packed, live)
-        return packed, actions
+        return (packed, actions, jnp.where(jnp.all(sound), -1, jnp.argmin(sound))) if learn else (packed, actions)
 
     def _forget(self, packed: Array) -> Array:
         """End the episode everywhere without learning from it."""
@@ -183,13 +191,17 @@ class Host:
             at += count
         return jax.tree.unflatten(self._tree, leaves)
 
+    def like(self) -> Live:
+        """The form of what ``unpack`` gives; nothing is computed."""
+        return jax.eval_shape(jax.vmap(self._unpack), jax.eval_shape(self._start, jax.ShapeDtypeStruct((), jnp.uint32)))
+
     def unpack(self, packed: Array) -> Live:
         """The copies as a pytree with a leading axis, for looking at and saving."""
-        return jax.jit(jax.vmap(self._unpack))(packed)
+        return self._unpack_all(packed)
 
     def pack(self, live: Any) -> Array:
         """The other way."""
-        return jax.jit(jax.vmap(self._pack))(jax.tree.map(jnp.asarray, live))
+        return self._pack_all(jax.tree.map(jnp.asarray, live))
 
 
 def blank_rows(copies: int, size: int) -> np.ndarray:

@@ -19,11 +19,16 @@ class Interrupts:
     """While entered, turns the first signal into ``asked`` being set and ``on_first`` called.
 
     Signals reach the main thread only: entered in another one, this watches nothing.
+
+    Args:
+        on_first: called at the first signal, in the signal handler.
+        exits: whether the second one ends the process. Otherwise it is a ``KeyboardInterrupt``: for work that has no
+            threads of its own, in a process that may be someone else's.
     """
 
-    def __init__(self, on_first: Callable[[], None] = lambda: None):
+    def __init__(self, on_first: Callable[[], None] = lambda: None, exits: bool = True):
         self.asked = threading.Event()
-        self._on_first = on_first
+        self._on_first, self._exits = on_first, exits
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -36,6 +41,8 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.asked.is_set() and not self._exits:
+            raise KeyboardInterrupt
         if self.asked.is_set():
             # Not by an exception: someone who asks twice is not to wait for threads, files or a compiled call.
             os.write(2, b"\nrecollect: stopped at once; the newest checkpoint is what there is\n")

@@ -29,6 +29,7 @@ from recollect.agents.episodic import (
     Parameters,
     State,
 )
+from recollect.errors import FileError
 from recollect.host import IDLE, REWARD, TERMINATED, TRUNCATED, Live
 from recollect.networks import Layer
 from recollect.reservoir import kernel
@@ -55,7 +56,7 @@ class Flat(NamedTuple):
     theta: np.ndarray  # [k, P]
     traces: np.ndarray  # [k, P]
     items: np.ndarray  # [k, n, s]
-    memory: np.ndarray  # [k, n + 2 (n + 1) + n²]: log-weights, ratios (high, low), drop
+    memory: np.ndarray  # [k, n + 2 (n + 1) + n²]: log-weights, ratios (high, low), drop (the reservoir's alone)
     seen: np.ndarray  # [k, 2, s]: the observation under way, and what was recalled there
     whole: np.ndarray  # int64 [k, n + 4]: ranks, seen, slot, action, time
     key: np.ndarray  # uint32 [k, words]
@@ -254,7 +255,7 @@ def add(sizes, items, memory, whole, item, log_weight, key, time):
         return
     ranks = whole[:n]
     high, low = memory[n : 2 * n + 1], memory[2 * n + 1 : 3 * n + 2]
-    drop = memory[3 * n + 2 :].reshape(n, n)
+    drop = memory[3 * n + 2 :].reshape(n if law == 0 else 0, n)  # the other laws have no use for it
     zero = not abs(log_weight) <= 1e30
     if zero:
         log_weight = LOG_ZERO_WEIGHT
@@ -453,7 +454,10 @@ def _finite(x):
 
 @njit(cache=True, error_model="numpy")
 def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key, row):
-    """One update from one time step, then show S_t to the memory (or empty it at the end of the episode)."""
+    """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
+
+    Returns whether the update was finite; one that is not is not made.
+    """
     s, n, tracing = sizes[0], sizes[3], sizes[7]
     discount, decay, entropy, surprise, cap, terminal_value, floor = settings
     extra = row[2 * s :]
@@ -469,7 +473,8 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
             grad[k] += discount * decay * traces[k]
             ready[k] = theta[k] + rates[k] * (delta * grad[k] + ready[k])
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
-        if _finite(ready):
+        sound = _finite(ready)
+        if sound:
             theta[:] = ready
             traces[:] = grad
         if over:
@@ -478,12 +483,14 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
         log_w = gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, grad, True)
         for k in range(len(theta)):
             grad[k] = theta[k] + rates[k] * grad[k]
-        if _finite(grad):
+        sound = _finite(grad)
+        if sound:
             theta[:] = grad
     if over:
         clear(sizes, memory, whole)
     else:
         add(sizes, items, memory, whole, seen[0], max(log_w, floor), key, whole[n + 3])
+    return sound
 
 
 @njit(cache=True, error_model="numpy")
@@ -500,20 +507,27 @@ def _watch(sizes, settings, theta, items, memory, seen, whole, key, row):
 
 @njit(cache=True, error_model="numpy")
 def step(sizes, rates, settings, flat, rows, learning, actions):
-    """Every copy that is not idle: take in its row, learning or not, and act."""
+    """Every copy that is not idle: take in its row, learning or not, and act.
+
+    Returns the first copy whose update was not finite, and so was not made, or −1.
+    """
     theta, traces, items, memory, seen, whole, key = flat
-    s, n = sizes[0], sizes[3]
+    s, n, bad = sizes[0], sizes[3], -1
     for k in range(len(rows)):
         row = rows[k]
         if row[2 * s + IDLE] > 0:
             continue
         if learning:
-            learn(sizes, rates, settings, theta[k], traces[k], items[k], memory[k], seen[k], whole[k], key[k], row)
+            if not learn(
+                sizes, rates, settings, theta[k], traces[k], items[k], memory[k], seen[k], whole[k], key[k], row
+            ):
+                bad = k if bad < 0 else bad
         else:
             _watch(sizes, settings, theta[k], items[k], memory[k], seen[k], whole[k], key[k], row)
         over = row[2 * s + TERMINATED] > 0 or row[2 * s + TRUNCATED] > 0
         begin(sizes, theta[k], items[k], seen[k], whole[k], key[k], row[s : 2 * s] if over else row[:s])
         actions[k] = whole[k, n + 2]
+    return bad
 
 
 @njit(cache=True, error_model="numpy")
@@ -575,11 +589,11 @@ class NativeHost:
         begin_all(tuple(self.sizes), tuple(flat), np.ascontiguousarray(rows), actions)
         return flat, actions
 
-    def step(self, flat: Flat, rows: np.ndarray) -> tuple[Flat, np.ndarray]:
-        """Learn and act."""
+    def step(self, flat: Flat, rows: np.ndarray) -> tuple[Flat, np.ndarray, int]:
+        """Learn and act; and the first copy whose update was not finite, and so was not made, or −1."""
         actions = np.zeros(self.copies, np.int64)
-        step(tuple(self.sizes), self.rates, self.settings, tuple(flat), rows, True, actions)
-        return flat, actions
+        bad = step(tuple(self.sizes), self.rates, self.settings, tuple(flat), rows, True, actions)
+        return flat, actions, bad
 
     def watch(self, flat: Flat, rows: np.ndarray) -> tuple[Flat, np.ndarray]:
         """Act without learning."""
@@ -601,6 +615,11 @@ class NativeHost:
         hidden = np.tanh(np.einsum("khs,kos->koh", first.weight, observations) + first.bias[:, None])
         outputs = np.einsum("kh,koh->ko", last.weight[:, 0], hidden) + last.bias
         return 0.5 + 0.5 * np.tanh(outputs / 2)
+
+    def like(self) -> Live:
+        """The form of what ``unpack`` gives; nothing is computed."""
+        seeds = jax.ShapeDtypeStruct((self.copies,), jnp.uint32)
+        return jax.eval_shape(functools.partial(_start, self.agent, self.size, self.outputs), seeds)
 
     def unpack(self, flat: Flat) -> Live:
         """The copies as the agent's own states, with a leading axis."""
@@ -651,14 +670,19 @@ class NativeHost:
 
         theta = vector(state.params).astype(np.float32)
         traces = vector(state.traces).astype(np.float32)
-        memory = np.zeros((copies, n + 2 * (n + 1) + n * n), np.float32)
+        reservoir = self.agent.memory == "reservoir"
+        memory = np.zeros((copies, n + 2 * (n + 1) + (n * n if reservoir else 0)), np.float32)
         memory[:, :n] = state.memory.log_weights
-        if self.agent.memory == "reservoir":
+        if reservoir:
             law = state.memory.law
             memory[:, n:] = np.concatenate([law.high, law.low, law.drop.reshape(copies, -1)], axis=1)
         d = state.decision
         ints = [state.memory.ranks, *(x[:, None] for x in (state.memory.seen, d.slot, d.action, live.time))]
         whole = np.concatenate(ints, axis=1).astype(np.int64)
+        # They are indices, and compiled code does not look where they point.
+        for name, found, most in (("ranks", whole[:, :n], n), ("actions", whole[:, n + 2], self.outputs - 1)):
+            if ((found < 0) | (found > most)).any():
+                raise FileError(f"the state is not sound: {name} are outside 0 to {most}")
         seen = np.stack([d.observation, d.recalled], axis=1)
         return Flat(theta, traces, np.ascontiguousarray(state.memory.items), memory, seen, whole, live.key)
 

@@ -1,11 +1,17 @@
 """What a learner writes down as it goes: a run folder with config, metrics as JSON lines and CSV, and TensorBoard."""
 
+import contextlib
 import csv
+import io
+import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import RecollectError
-from recollect.runs import RunFolder
+from recollect import files
+from recollect.errors import FileError, RecollectError
+from recollect.runs import LARGEST_METRICS, RunFolder
 
 GROUP = "learner"
 """The name under which a learner's checkpoints and metrics are kept."""
@@ -33,23 +39,61 @@ def free_folder(stem: str) -> Path:
     return path
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of metrics of a learner's run folder, NaN where nothing was measured."""
+    whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).rpartition(b"\n")
+    rows = []
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            row = json.loads(line)
+            known = {name: value for name, value in row.items() if name in COLUMNS and name != "seed"}
+            numbers = {name: math.nan if value is None else _number(value) for name, value in known.items()}
+            rows.append({"seed": int(row["seed"]), **numbers, "steps": int(row["steps"])})
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise FileError(f"{path / 'metrics.jsonl'} is damaged: line {number} is not a row of metrics") from error
+    return rows
+
+
+def _number(value: Any) -> int | float:
+    return value if type(value) in (int, float) else float(value)
+
+
+def _table(rows: Sequence[dict[str, Any]], header: bool = False) -> bytes:
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, COLUMNS, restval="", extrasaction="raise")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue().encode()
+
+
 class Recorder:
     """A run folder that a learner writes to, locked while it learns."""
 
-    def __init__(self, path: Path, config: dict[str, Any]):
-        self.path = path
-        self.folder = RunFolder(path, {"kind": "learner", "agents": {}, **config})
-        self._held, self._tensorboard = True, None
-        with open(path / "metrics.csv", "w", encoding="utf-8", newline="") as out:
-            csv.writer(out).writerow(COLUMNS)
+    def __init__(self, folder: RunFolder, rows: Sequence[dict[str, Any]] = ()):
+        """``rows``: those that are in the folder's ``metrics.jsonl`` already."""
+        self.path, self.folder, self.wanted = folder.path, folder, 0
+        self._held, self._left, self._tensorboard = True, 0, None
+        files.replace(self.path / "metrics.csv", _table(rows, header=True))
+
+    @classmethod
+    def create(cls, path: Path, config: dict[str, Any]) -> "Recorder":
+        """A new folder."""
+        return cls(RunFolder(path, {"kind": "learner", "agents": {}, **config}))
 
     def begin(self, wanted: int) -> None:
         """Take the folder, until ``finish``; ``wanted``: how many steps there are to be in the end."""
         if not self._held:
             self.folder.take()
             self._held = True
+            if self._size() != self._left:
+                self.release()
+                raise RecollectError(f"another process has gone on with {self.path} since: load it to go on from there")
         self.wanted = wanted
         self.folder.set_status("running", wanted=wanted)
+
+    def _size(self) -> int:
+        return (self.path / "metrics.jsonl").stat().st_size
 
     def use_tensorboard(self) -> None:
         """Write for TensorBoard as well, under ``tensorboard/``."""
@@ -63,8 +107,11 @@ class Recorder:
     def add(self, agent: str, rows: list[dict[str, Any]]) -> None:
         """Append rows everywhere."""
         self.folder.append(agent, rows, GROUP)
-        with open(self.path / "metrics.csv", "a", encoding="utf-8", newline="") as out:
-            csv.DictWriter(out, COLUMNS, restval="", extrasaction="raise").writerows(rows)
+        try:
+            with open(self.path / "metrics.csv", "ab") as out:
+                out.write(_table(rows))
+        except OSError as error:
+            raise RecollectError(f"cannot write {self.path / 'metrics.csv'}: {error.strerror}") from error
         if self._tensorboard is not None:
             for row in rows:
                 for name, value in row.items():
@@ -75,6 +122,13 @@ class Recorder:
         """Say how it ended."""
         self.folder.set_status(status, wanted=self.wanted, **details)
         self.folder.log(status, **details)
+        self.release()
+
+    def release(self) -> None:
+        """Let others in, and say nothing: to them it looks as if the process had died."""
+        if self._held:
+            with contextlib.suppress(OSError):
+                self._left = self._size()
         self.folder.close()
         self._held = False
         if self._tensorboard is not None:

@@ -190,6 +190,17 @@ class RunFolder:
         self.exact = not wrong and all(c.meta.get("exact") is True for c in found)
         return wrong
 
+    def log_resumed(self, found: Mapping[str, Checkpoint], inexact: Sequence[str]) -> None:
+        """Log that the run goes on: from which checkpoints, and what was not as it should be."""
+        if self.lock.predecessor:
+            self.log("took over the lock", of=self.lock.predecessor)
+        for name, checkpoint in found.items():
+            for reason in checkpoint.passed_over:
+                self.log("went back a checkpoint", group=name, to=checkpoint.path.name, reason=reason)
+        if inexact:
+            self.log("goes on, not bit for bit", differences=list(inexact))
+        self.log("resumed", command=command_line(), checkpoints={name: c.path.name for name, c in found.items()})
+
     def cut_metrics(self, found: Mapping[str, Checkpoint]) -> None:
         """Bring ``metrics.jsonl`` back to where the checkpoints are; what came after them will come again."""
         path = self.path / "metrics.jsonl"
@@ -330,10 +341,14 @@ def saved(path: Path) -> list[Path]:
 def _learners_progress(path: Path, status: dict[str, Any]) -> tuple[list[float], list[float]]:
     """Of a learner's run: the share of the steps that were asked for, and the last return that was measured."""
     whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).rpartition(b"\n")
-    rows = [json.loads(line) for line in whole.splitlines()]
-    returns = [row["return"] for row in rows if row.get("return") is not None]
+    try:
+        rows = [json.loads(line) for line in whole.splitlines()]
+        returns = [float(row["return"]) for row in rows if row["return"] is not None]
+        steps = float(rows[-1]["steps"]) if rows else 0.0
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+        raise FileError(f"{path / 'metrics.jsonl'} is damaged: {type(error).__name__}: {error}") from error
     wanted = status.get("wanted")
-    share = [min(1.0, rows[-1]["steps"] / wanted)] if rows and isinstance(wanted, int) and wanted > 0 else []
+    share = [min(1.0, steps / wanted)] if rows and isinstance(wanted, int) and 0 < wanted < 2**63 else []
     return share, returns[-1:]
 
 

@@ -92,8 +92,8 @@ def _box(space: gym.spaces.Box) -> tuple[int, WRITER]:
     size, shape = int(np.prod(space.shape)), space.shape
     low, high = space.low.ravel(), space.high.ravel()
     if np.issubdtype(space.dtype, np.floating):
-        # Finite bounds throughout, so that one comparison finds what is infinite or NaN as well.
-        largest = np.finfo(np.dtype(str(space.dtype))).max
+        # Finite bounds throughout, so that one comparison finds what is infinite or NaN as well, also as a float32.
+        largest = min(np.finfo(np.dtype(str(space.dtype))).max, np.finfo(np.float32).max)
         low, high = np.maximum(low, -largest), np.minimum(high, largest)
 
         def write(observation: Any, out: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Fuzzing of every loader: run folder, checkpoint, lock, reservoir file. Only the library's own errors may come out.
+"""Fuzzing of every loader: run folder, checkpoint, learner's run, lock, reservoir file. Only own errors may come out.
 
 What is fed is damaged in two ways: bytes (flipped, cut, repeated, put in) and meaning (a value in the JSON replaced, a
 member removed, an array of another shape), with all sums made right again, so that the checks behind the sums are
@@ -20,8 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from recollect import FileError, RecollectError, Reservoir, checkpoints, lock, runs
+from recollect import FileError, Learner, RecollectError, Reservoir, checkpoints, lock, runs
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.envs.t_maze import TMazeEnv
 from recollect.experiments import reproduce
+from recollect.resuming import resume
 
 VALUES = [None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, 0.5, -1e308, "", "x", "../../etc/passwd", "\x00", "é" * 50]
 VALUES += [[], {}, [0] * 40, [[[[]]]], {"a": {"b": 1}}, [10**9, 10**9], ["float64"], "object", "O", "<f8", 1e400]
@@ -131,6 +134,50 @@ def fuzz_checkpoint(rng, sound, here):
     checkpoints.load(folder, like={"x": ((4,), "float64")} if rng.random() < 0.5 else None)
 
 
+def fuzz_learner(rng, sound, here):
+    """A learner's run: damaged config or metrics, or a checkpoint whose sums are right and whose content is not."""
+    path = here / "learner"
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(sound / "learner", path)
+    newest = checkpoints.listing(path / "checkpoints" / "learner")[-1]
+    kind = rng.random()
+    if kind < 0.3:
+        damaged = path / rng.choice(["config.json", "metrics.jsonl", "status.json"])
+        content = damaged.read_bytes()
+        first, *rest = content.splitlines(keepends=True) if damaged.suffix == ".jsonl" else [content]
+        damaged.write_bytes(b"".join([rarely_bytes(rng, first), b"\n", *rest]))
+    else:
+        found = checkpoints.read(newest)
+        meta, arrays = dict(found.meta), dict(found.arrays)
+        if kind < 0.6:
+            # What the config holds too is left alone half of the time, so that the checks behind it are reached.
+            names = [name for name in meta if name != "config"] if rng.random() < 0.5 else list(meta)
+            name = rng.choice(names)
+            meta[name] = damage_value(rng, meta[name])
+        else:
+            names = [name for name in arrays if rng.random() < 0.3 or not name.startswith("live")]
+            name = rng.choice(names)
+            array = arrays[name]
+            arrays[name] = rng.choice(
+                [
+                    array.reshape(-1)[:-1],
+                    np.zeros(array.shape, np.int8),
+                    np.roll(array.reshape(-1), 1).reshape(array.shape),
+                    np.zeros(array.shape, array.dtype),
+                    array[None],
+                ]
+            )
+        with contextlib.suppress(ValueError):  # what strict JSON cannot hold
+            checkpoints.save(newest.parent, arrays, meta)
+    for reader in (runs.summary, runs.verify):
+        with contextlib.suppress(FileError):
+            reader(path)
+    learner = Learner.load(path, lambda: TMazeEnv(length=2), check=False)
+    learner.take_up()
+    if rng.random() < 0.2 and 0 <= learner.goal - learner.steps < 1000:
+        resume(path, lambda: TMazeEnv(length=2))
+
+
 def fuzz_lock(rng, sound, here):
     (here / "lock.json").write_bytes(rarely_bytes(rng, b'{"host": "h", "pid": 1, "started": "x", "boot": "y"}'))
     lock.holder(here)
@@ -175,7 +222,8 @@ def fuzz_reservoir(rng, sound, here):
     assert len(found.items) <= 4
 
 
-LOADERS = {"run": fuzz_run, "checkpoint": fuzz_checkpoint, "lock": fuzz_lock, "reservoir": fuzz_reservoir}
+LOADERS = {"run": fuzz_run, "checkpoint": fuzz_checkpoint, "learner": fuzz_learner}
+LOADERS |= {"lock": fuzz_lock, "reservoir": fuzz_reservoir}
 
 
 def make_sound(here):
@@ -187,6 +235,10 @@ def make_sound(here):
         for episodes in (1, 2):
             folder.append("episodic", [{"seed": seed, "episodes": episodes, **line} for seed in (0, 1)], "a-0")
             folder.save("a-0", "episodic", [0, 1], {"x": np.arange(4.0)})
+    learner = Learner(EpisodicActorCritic(memory_size=2, hidden=3), lambda: TMazeEnv(length=2), check=False)
+    learner.learn(10, log_every=4, folder=here / "sound" / "learner")
+    learner.goal = 20
+    learner._checkpoint()
     reservoir = Reservoir(4, seed=0)
     reservoir.extend(["a", 1, (2.5, None), np.arange(3), {"k": b"x"}, *range(20)], np.ones(25))
     reservoir.save(here / "sound" / "reservoir")

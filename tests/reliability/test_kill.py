@@ -2,11 +2,12 @@
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
 
-from recollect import runs
+from recollect import checkpoints, cli, runs
 from reliability import commands
 from reliability.commands import finish, real, wait_for
 from reliability.standin import outcome
@@ -49,3 +50,43 @@ def test_the_real_trainer_killed_and_resumed(tmp_path):
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
     assert (run / "verdict.json").read_bytes() == (whole / "verdict.json").read_bytes()
     assert commands.read_json(run / "status.json")["exact"] is True
+
+
+LEARNER = ("train", "--env", "CartPole-v1", "--steps", "20000", "--log-every", "300", "--evaluate-every", "7000")
+LEARNER += ("--normalize", "both", "--set", "critic_output=linear", "--set", "hidden=8")
+
+
+def test_a_learner_killed_and_resumed(tmp_path, capsys):
+    """``recollect train`` in Gymnasium, killed twice in the middle of episodes, ended by SIGTERM, and gone on with."""
+    rng, run, whole = random.Random(1), tmp_path / "run", tmp_path / "whole"
+    for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):
+        arguments = ("resume", run) if run.exists() else (*LEARNER, "--out", run)
+        process = real(tmp_path / "cache", *arguments, "--checkpoint-every", "0.02")
+        before = commands.checkpoints_of(run)
+        wait_for(lambda before=before: commands.checkpoints_of(run) != before, process)
+        time.sleep(rng.uniform(0.0, 0.1))
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == (130 if number == signal.SIGTERM else -9), err
+        status = "interrupted" if number == signal.SIGTERM else "stopped"
+        assert runs.summary(run)["status"] == status and 0 <= runs.summary(run)["progress"] < 1
+        assert [fault for _, fault in runs.verify(run) if fault] == []
+    assert "recollect resume goes on with it" in err
+    newest = checkpoints.load(run / "checkpoints" / "learner")
+    assert 0 < newest.meta["steps"] < 20_000 and len(newest.arrays["fleet.taken"]) > 0
+    assert cli.main(["resume", str(run)]) == 0 and "steps:   20,000" in capsys.readouterr().out
+    assert cli.main([*LEARNER, "--out", str(whole)]) == 0
+    found = [outcome_of_learner(path) for path in (run, whole)]
+    assert found[0] == found[1]
+    assert [e["event"] for e in commands.events(run)].count("resumed") == 3
+    assert cli.main(["verify", str(run)]) == 0 and cli.main(["runs", str(tmp_path)]) == 0
+    assert runs.summary(run) == {**runs.summary(whole), "run": "run", "command": runs.summary(run)["command"]}
+
+
+def outcome_of_learner(path):
+    """The last state and the rows of metrics, but for what the clock said."""
+    arrays = checkpoints.load(path / "checkpoints" / "learner").arrays
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["seconds"], row["steps_per_second"]
+    return {name: array.tobytes() for name, array in arrays.items()}, rows

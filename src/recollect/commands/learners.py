@@ -2,8 +2,9 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from recollect.commands.arguments import Commands, count, setting
+from recollect.commands.arguments import Commands, count, multiple, setting
 from recollect.commands.reports import print_table
 from recollect.errors import RecollectError
 
@@ -35,19 +36,31 @@ def _train(args: argparse.Namespace) -> None:
     watch: list = []
     if args.evaluate_every:
         watch.append(callbacks.Evaluate(args.evaluate_every))
-    if args.checkpoint_every:
-        watch.append(callbacks.Checkpoint(args.checkpoint_every))
     if args.stop_at is not None:
         watch.append(callbacks.EarlyStop(args.stop_at, patience=3))
-    learner.learn(args.steps, progress=True, callbacks=watch, log=args.log, log_every=args.log_every, folder=args.out)
+    learner.learn(
+        args.steps,
+        progress=True,
+        callbacks=watch,
+        log=args.log,
+        log_every=args.log_every,
+        folder=args.out,
+        checkpoint_every=args.checkpoint_every,
+    )
+    assert learner.folder is not None
+    say_where(learner, learner.folder)
+
+
+def say_where(learner: Any, folder: Path) -> None:
+    """How far a learner has come, and where it is."""
     print(f"steps:   {learner.steps:,}, episodes: {sum(learner.episodes):,}")
-    print(f"folder:  {learner.folder}")
+    print(f"folder:  {folder}")
 
 
 def _evaluate(args: argparse.Namespace) -> None:
     from recollect import Learner
 
-    learner = Learner.load(args.run_folder)
+    learner = Learner.load(args.run_folder, args.env)
     print(learner.evaluate(args.episodes, seed=args.seed))
 
 
@@ -55,7 +68,7 @@ def _inspect(args: argparse.Namespace) -> None:
     from recollect import Learner, inspection
     from recollect.plots import draw_episode
 
-    learner = Learner.load(args.run_folder)
+    learner = Learner.load(args.run_folder, args.env)
     moments = inspection.play(learner, args.seed, args.limit)
     columns, rows = inspection.lines(moments)
     print_table(columns, rows)
@@ -70,6 +83,11 @@ def _envs(args: argparse.Namespace) -> None:
     for env_id, package in listing():
         if args.text.lower() in env_id.lower():
             print(f"{env_id:50s} {package}")
+
+
+def add_env_option(command: argparse.ArgumentParser) -> None:
+    """For commands that make a saved learner's environment again."""
+    command.add_argument("--env", metavar="ID", help="the environment (default: the run's own, unless it is MODULE:ID)")
 
 
 def register(commands: Commands) -> None:
@@ -93,7 +111,9 @@ def register(commands: Commands) -> None:
     learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
     learn.add_argument("--log-every", type=count, default=1000, help="steps between rows of metrics (default: 1000)")
     learn.add_argument("--evaluate-every", type=count, help="evaluate every so many steps")
-    learn.add_argument("--checkpoint-every", type=count, help="save every so many steps, besides at the end")
+    learn.add_argument(
+        "--checkpoint-every", type=multiple, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)"
+    )
     learn.add_argument("--stop-at", type=float, help="stop when the mean return of 3 rows in succession is so high")
     learn.add_argument("--out", type=Path, help="run folder (default: runs/ENV-AGENT-seedS)")
     learn.set_defaults(run=_train)
@@ -110,6 +130,9 @@ def register(commands: Commands) -> None:
     look.add_argument("--limit", type=count, default=100, help="most steps to play (default: 100)")
     look.add_argument("--out", type=Path, help="the picture (default: RUN/episode-SEED.png)")
     look.set_defaults(run=_inspect)
+
+    for command in (test, look):
+        add_env_option(command)
 
     envs = commands.add_parser("envs", help="list the environments that can be named")
     envs.add_argument("text", nargs="?", default="", help="only ids with this in them")

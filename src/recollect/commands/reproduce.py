@@ -108,7 +108,7 @@ def add_resume_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-inexact",
         action="store_true",
-        help="resume under other versions; the run is marked as not bit-exact",
+        help="resume under other versions, or with an environment whose episode does not come again; the run is marked",
     )
     command.add_argument(
         "--break-lock", action="store_true", help="resume a run whose lock is left from another host or a restart"

@@ -5,12 +5,30 @@ import json
 from pathlib import Path
 
 from recollect.commands.arguments import Commands
+from recollect.commands.learners import add_env_option, say_where
 from recollect.commands.reports import print_table
 from recollect.commands.reproduce import add_resume_options, conclude, resume_options
 from recollect.errors import RecollectError
 
 
 def _resume(args: argparse.Namespace) -> None:
+    from recollect import files
+
+    if files.read_json(args.folder / "config.json").get("kind") == "learner":
+        _resume_learner(args)
+    else:
+        _resume_figure(args)
+
+
+def _resume_learner(args: argparse.Namespace) -> None:
+    from recollect.resuming import resume
+
+    options = resume_options(args)
+    learner = resume(args.folder, args.env, progress=True, checkpoint_every=options.pop("every"), **options)
+    say_where(learner, args.folder)
+
+
+def _resume_figure(args: argparse.Namespace) -> None:
     from recollect import files
     from recollect.experiments import reproduce
     from recollect.plots import require
@@ -80,6 +98,7 @@ def register(commands: Commands) -> None:
     going_on.add_argument("folder", type=Path, metavar="RUN")
     going_on.set_defaults(run=_resume)
     add_resume_options(going_on)
+    add_env_option(going_on)
 
     listing = commands.add_parser("runs", help="list runs: status, progress, last return")
     listing.add_argument("folder", type=Path, metavar="DIR", nargs="?", default=Path("runs"), help="default: runs")

@@ -40,10 +40,18 @@ class BsuiteEnv(gym.Env[np.ndarray, np.int64]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Begin an episode."""
         super().reset(seed=seed)
-        raw = getattr(self.inner, "raw_env", self.inner)
-        if seed is not None and hasattr(raw, "_rng"):
-            raw._rng = np.random.RandomState(seed % 2**32)
+        if seed is not None:
+            self._seed(seed % 2**32)
         return self.inner.reset().observation, {}
+
+    def _seed(self, seed: int) -> None:
+        """Of the experiment and of what is wrapped around it, noise on rewards for instance."""
+        layer, depth = self.inner, 0
+        while layer is not None:
+            inner = vars(layer).get("_env")
+            if "_rng" in vars(layer):
+                layer._rng = np.random.RandomState(seed if inner is None else [seed, depth])
+            layer, depth = inner, depth + 1
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Take one action; where bsuite gives a discount of 1 at the last step, the episode was cut."""

@@ -280,15 +280,7 @@ def resume(
             runs.refuse_changes(checkpoint.meta.get("config"), now, str(path))
         inexact = folder.refuse_other_versions(list(found.values()), allow_inexact)
         folder.cut_metrics(found)
-        if folder.lock.predecessor:
-            folder.log("took over the lock", of=folder.lock.predecessor)
-        for name, checkpoint in found.items():
-            for reason in checkpoint.passed_over:
-                folder.log("went back a checkpoint", group=name, to=checkpoint.path.name, reason=reason)
-        if inexact:
-            folder.log("goes on under other versions, not bit for bit", differences=inexact)
-        numbers = {name: checkpoint.path.name for name, checkpoint in found.items()}
-        folder.log("resumed", command=runs.command_line(), checkpoints=numbers)
+        folder.log_resumed(found, inexact)
         _train(asked, folder, {name: checkpoint.arrays for name, checkpoint in found.items()}, watch, every)
     return asked
 
