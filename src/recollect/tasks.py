@@ -76,7 +76,7 @@ TASKS: dict[str, Task] = {
         f"memory_size-{n}": _bsuite("memory_size", k, 2, episodic=(("learning_rate", 0.01),))
         for k, n in enumerate(_BITS)
     },
-    "RepeatFirstEasy": _popgym("RepeatFirstEasy", -0.5),
+    "RepeatFirstEasy": _popgym("RepeatFirstEasy", -0.5, learning_rate=0.01),
     "RepeatFirstMedium": _popgym("RepeatFirstMedium", -0.5, **_SLOWLY),
     "RepeatPreviousEasy": _popgym("RepeatPreviousEasy", -0.5, "order"),
     "AutoencodeEasy": _popgym("AutoencodeEasy", -0.5, "order"),
