@@ -62,8 +62,26 @@ def test_a_small_benchmark_from_end_to_end(tmp_path, capsys):
     assert len(pairs) == len(report["rows"]) == 2 * 2 * 2 + 2  # the oracle where the task offers one
     assert all(len(row["curve"]) == benchmark.BLOCKS for row in report["rows"])
     assert out.with_suffix(".png").stat().st_size > 5000 and "median steps" in capsys.readouterr().out
+    for task, given in report["options"].items():
+        assert given["agents"]["none"] == TASKS[task].agent_options("none") and given["env"] == TASKS[task].env
     assert cli.main(["benchmark", "memory", "--tasks", "no-such"]) == 1
     assert "no task 'no-such'" in capsys.readouterr().err
+
+
+def test_the_benchmarks_seeds_count_from_where_one_says(capsys):
+    def curves(seeds, first_seed):
+        rows = benchmark.run(["t-maze-5"], ["episodic"], seeds, 0.01, lambda _: None, first_seed)
+        return {row["seed"]: (row["curve"], row["episodes"]) for row in rows}
+
+    three = curves(3, 6)
+    assert list(three) == [6, 7, 8] and three[6] != three[7]
+    assert curves(1, 7)[7] == three[7]  # a seed is the same run, whatever it is counted from
+    for nonsense in ("-1", "1.5", "many", "", str(2**31)):
+        with pytest.raises(SystemExit):
+            cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--first-seed", nonsense])
+        assert "must be a whole number from 0" in capsys.readouterr().err
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--first-seed", str(2**31 - 5)]) == 1
+    assert "10 seeds from 2147483643 on" in capsys.readouterr().err
 
 
 def row(task, agent, seed, final, needed=None, solved=False):

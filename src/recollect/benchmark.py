@@ -18,10 +18,13 @@ from recollect.tasks import AGENTS, TASKS, Task
 
 BLOCKS = 50
 """Parts of a run over which returns are averaged; the last five are its result."""
+LAST_SEED = 2**31 - 2
 
 
-def check(tasks: Sequence[str], agents: Sequence[str]) -> None:
-    """Refuse unknown names before anything is run."""
+def check(tasks: Sequence[str], agents: Sequence[str], seeds: int = 1, first_seed: int = 0) -> None:
+    """Refuse unknown names, and seeds that no agent can have, before anything is run."""
+    if seeds < 1 or first_seed < 0 or first_seed + seeds > LAST_SEED + 1:
+        raise RecollectError(f"{seeds} seeds from {first_seed} on: at least one is needed, all from 0 to {LAST_SEED}")
     for kind, names, known in (("task", tasks, TASKS), ("agent", agents, AGENTS)):
         for name in names:
             if name not in known:
@@ -29,37 +32,44 @@ def check(tasks: Sequence[str], agents: Sequence[str]) -> None:
 
 
 def run(
-    tasks: Sequence[str], agents: Sequence[str], seeds: int, scale: float, on_row: Callable[[dict[str, Any]], None]
+    tasks: Sequence[str],
+    agents: Sequence[str],
+    seeds: int,
+    scale: float,
+    on_row: Callable[[dict[str, Any]], None],
+    first_seed: int = 0,
 ) -> list[dict[str, Any]]:
     """One row a task, agent and seed.
 
     Args:
         tasks: by name.
         agents: by name.
-        seeds: runs of each pair, from seed 0 on; they are played side by side.
+        seeds: runs of each pair; they are played side by side.
         scale: factor on every task's number of steps.
         on_row: called with each row as it is done.
+        first_seed: seeds count from here.
     """
-    check(tasks, agents)
+    check(tasks, agents, seeds, first_seed)
     rows = []
     for name in tasks:
         for agent in agents:
             if agent == "oracle" and TASKS[name].oracle is None:
                 continue
-            for row in _run_pair(name, TASKS[name], agent, seeds, scale):
+            for row in _run_pair(name, TASKS[name], agent, range(first_seed, first_seed + seeds), scale):
                 rows.append(row)
                 on_row(row)
     return rows
 
 
-def _run_pair(name: str, task: Task, agent: str, seeds: int, scale: float) -> list[dict[str, Any]]:
+def _run_pair(name: str, task: Task, agent: str, seeds: range, scale: float) -> list[dict[str, Any]]:
     steps = max(BLOCKS, int(task.steps * scale)) // BLOCKS * BLOCKS
     options = dict((task.oracle if agent == "oracle" else None) or task.options)
     made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent))
     learner = Learner(
         made,
         task.env,
-        copies=seeds,
+        seed=seeds[0],
+        copies=len(seeds),
         learners="each",
         env_options=options,
         normalize_rewards=task.normalize_rewards,
@@ -76,7 +86,7 @@ def _run_pair(name: str, task: Task, agent: str, seeds: int, scale: float) -> li
         except Interrupted as error:
             raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to go on with
     learner.close()
-    seconds = (time.monotonic() - start) / seeds
+    seconds = (time.monotonic() - start) / len(seeds)
     return [_row(name, task, agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]
 
 

@@ -30,6 +30,13 @@ def counts(text: str) -> tuple[int, ...]:
     return tuple(int(x) for x in numbers)
 
 
+def seed(text: str) -> int:
+    """A whole number from 0 to 2³¹ - 1."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**31):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 0 to 2^31 - 1")
+    return int(text)
+
+
 def multiple(text: str) -> float:
     """A number greater than 0."""
     try:

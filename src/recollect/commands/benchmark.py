@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from recollect.commands.arguments import Commands, count, multiple, names
+from recollect.commands.arguments import Commands, count, multiple, names, seed
 from recollect.commands.reports import print_table, write_report
 from recollect.errors import RecollectError
 
@@ -12,19 +12,18 @@ from recollect.errors import RecollectError
 def _benchmark(args: argparse.Namespace) -> None:
     from recollect import benchmark
     from recollect.provenance import plain
-    from recollect.tasks import AGENTS as OPTIONS
-    from recollect.tasks import DEFAULT
+    from recollect.tasks import DEFAULT, TASKS
 
     if args.out is not None and args.out.exists():
         raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
     tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
-    benchmark.check(tasks, agents)
+    benchmark.check(tasks, agents, args.seeds, args.first_seed)
 
     def show(row: dict) -> None:
         text = f"{row['task']} {row['agent']} seed {row['seed']}: return {row['final']:.3f}, {row['seconds']:.0f} s"
         print(f"  {text}", file=sys.stderr, flush=True)
 
-    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show)
+    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show, args.first_seed)
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
     print_table(
         ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],
@@ -49,7 +48,16 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.out is not None:
         from recollect.plots import draw_benchmark
 
-        report = {"scale": args.scale, "options": {a: OPTIONS[a] for a in agents}, "table": lines, "rows": rows}
+        options = {
+            task: {
+                "env": TASKS[task].env,
+                "env_options": dict(TASKS[task].options),
+                "normalize_rewards": TASKS[task].normalize_rewards,
+                "agents": {agent: TASKS[task].agent_options(agent) for agent in agents},
+            }
+            for task in tasks
+        }
+        report = {"scale": args.scale, "options": options, "table": lines, "rows": rows}
         write_report(args, plain(report), {})
         print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
 
@@ -62,6 +70,7 @@ def register(commands: Commands) -> None:
     suite.add_argument("--tasks", type=names, help="comma-separated (default: a dozen of them)")
     suite.add_argument("--agents", type=names, help="comma-separated (default: episodic,none,gru)")
     suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
+    suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
     suite.add_argument("--out", type=Path, help="JSON file for the results; a picture is put beside it")
     suite.set_defaults(run=_benchmark)
