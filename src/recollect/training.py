@@ -191,7 +191,7 @@ def advance(
     """Take every run ``records`` times ``RECORD`` steps further."""
     if engine == "jax":
         return _advance(agents, env, runs, tuple(jnp.int32(x) for x in limits), records=records)
-    packed = packing.pack(env, runs)
+    packed = packing.pack(env, runs, apart=engine == "cpu")
     if engine == "cpu":
         packed = jax.tree.map(np.array, packed)
     snapshots, marks = ENGINES[engine](agents, env, packed, limits, records, RECORD)

@@ -31,7 +31,11 @@ def _ready(runs: Any) -> None:
 def measure(
     agent: EpisodicActorCritic, env: SecretInformant, runs: int, engine: str = "auto", seconds: float = 1.0
 ) -> dict[str, Any]:
-    """Steps per second of ``runs`` runs at once: the best of three stretches of about ``seconds``."""
+    """Steps per second of ``runs`` runs at once: the best of three stretches of ``seconds`` or more.
+
+    A call does as many steps as in training, unless that takes over ten times ``seconds``: what a call costs by itself
+    is part of the figure.
+    """
     engine = training.choose_engine(agent, env, engine)
     agents = training._broadcast(agent, runs)
     state = training._start(agents, env, jnp.arange(runs, dtype=jnp.uint32), 10)
@@ -45,7 +49,11 @@ def measure(
 
     state, first = stretch(state, 1)
     state, once = stretch(state, 1)
-    records = max(1, min(int(seconds / once), 2**28 // (4 * 311 * runs), 400))
+    least = training.RECORDS_PER_CALL[engine]
+    if least * once > 10 * seconds:
+        state, four = stretch(state, 4)
+        least = max(1, min(least, int(30 * seconds / max(four - once, 1e-9))))
+    records = min(max(least, min(int(seconds / once), 400)), max(1, 2**28 // (4 * 311 * runs)))
     if records > 1:
         state, _ = stretch(state, records)  # another number of records is another program
     taken = []
@@ -82,13 +90,17 @@ def by_runs(
 def growth(
     engine: str, runs: int, seconds: float = 0.5, report: Callable[[str], None] = lambda text: None
 ) -> list[dict[str, Any]]:
-    """How the cost of a step grows with the memory, the networks and the episode, one at a time."""
-    cases = [{"memory_size": n} for n in (1, 3, 16, 64, 256, 1024)] + [{"hidden": h} for h in (10, 64, 256)]
+    """How the cost of a step grows with the memory, the networks and the episode, one at a time.
+
+    Episodes are four times as long as the memory is large: it fills up, and as many states are written at any size.
+    """
+    cases = [{"memory_size": n, "length": max(10, 4 * n)} for n in (1, 3, 16, 64, 256, 1024)]
+    cases += [{"hidden": h, "length": 10} for h in (10, 64, 256)]
     cases += [{"length": length} for length in (10, 100, 1000)]
     rows = []
     for case in cases:
-        report(f"{case}")
-        env = SecretInformant(length=case.get("length", 10), decisions=2)
+        report(", ".join(f"{name} {value:,}" for name, value in case.items()))
+        env = SecretInformant(length=case["length"], decisions=2)
         changes = {k: v for k, v in case.items() if k != "length"}
         rows.append(case | measure(EpisodicActorCritic(**changes), env, runs, _able(changes, env, engine), seconds))
     return rows

@@ -165,7 +165,6 @@ class Layout(NamedTuple):
     places: int
     ints: int  # how many
     # rows of the packed tables
-    row_drop: int
     row_score: int
 
 
@@ -263,11 +262,10 @@ def layout(sizes: tuple[int, ...], options: tuple[int, ...], single: bool) -> tu
     order = np.concatenate(places).astype(np.int64)
     P = len(order)
     before_query = sum(out * into + out for out, into in list(shapes.values())[:5])
-    row_drop = 2 * P + n + 2 * (n + 1)
-    row_score = row_drop + n * n if memory == RESERVOIR else 2 * P + n
+    row_score = 2 * P + n + (2 * (n + 1) if memory == RESERVOIR else 0)
     names = dict(zip(("S", "H", "A", "n", "L", "D"), sizes, strict=True))
     names |= dict(zip(("memory", "every", "oracle", "traces"), options, strict=True))
-    rows = {"parameters": P, "from_query": before_query, "row_drop": row_drop, "row_score": row_score}
+    rows = {"parameters": P, "from_query": before_query, "row_score": row_score}
     return Layout(**names, **rows, **field), order
 
 
@@ -1031,7 +1029,8 @@ def advance(
     Args:
         agents: with a leading axis over runs on its hyperparameters.
         env: the environment.
-        packed: the tables of `packing.pack`, as writable NumPy arrays.
+        packed: the tables of `packing.pack`, as writable NumPy arrays, the chances to drop apart: those of a run have
+            to lie together, as n² numbers in columns would miss the cache one by one.
         limits: episodes, episodes a bin, the longest episode, the most steps.
         records: how many snapshots to take.
         record: steps from one to the next.
@@ -1041,7 +1040,7 @@ def advance(
     threads = threads or len(os.sched_getaffinity(0))
     hyper = np.asarray(packing.hyperparameters(agents))
     traces = bool(np.any(hyper[HYPER.trace_decay] > 0))  # without, those in ``packed`` are left as they are
-    floats, ints, sums = (_writable(table) for table in packed)
+    floats, ints, sums, drops = (_writable(table) for table in packed)
     sizes = (env.observation_size, agents.hidden, env.num_actions, agents.memory_size, env.length, env.decisions)
     oracle = -1 if agents.oracle_bit is None else agents.oracle_bit
     options = (_MEMORIES[agents.memory], int(agents.estimator == "every"), oracle, int(traces))
@@ -1055,10 +1054,6 @@ def advance(
         width = 4  # vectors along the units of a layer need more than one
     o, places = layout(sizes, options, width == 1)
     compact, table = _record_of(o), np.ascontiguousarray(env.states, np.float32).ravel()
-
-    # Each run's chances to drop lie together while it is lived: n² numbers in columns would miss the cache one by one.
-    rows = slice(o.row_drop, o.row_drop + (o.n * o.n if o.memory == RESERVOIR else 0))
-    drops = np.ascontiguousarray(floats[rows].T)
 
     def block(first: int) -> None:
         own = min(width, len(active) - first)
@@ -1076,7 +1071,6 @@ def advance(
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(block, starts))
-    floats[rows] = drops.T
     return snapshots, marks
 
 

@@ -62,7 +62,7 @@ def advance(
     snapshots = cupy.empty((records, parameters, runs), cupy.float32)
     marks = cupy.empty((records, 2, runs), cupy.int32)
     hyper = cupy.from_dlpack(jax.block_until_ready(packing.hyperparameters(agents)))
-    floats, ints, sums = (cupy.from_dlpack(jax.block_until_ready(x)) for x in packed)
+    floats, ints, sums = (cupy.from_dlpack(jax.block_until_ready(x)) for x in packed[:3])
     episodes, bin_size, cap, max_steps = limits
     numbers = [runs, records, episodes, bin_size, sums.shape[1], cap, max_steps]
     kernel(
