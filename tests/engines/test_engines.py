@@ -136,3 +136,18 @@ def test_runs_stop_at_their_episodes_or_steps():
     )
     for a, b in zip((*packed, snapshots[-1], marks[-1]), (*same, snapshots_again[0], marks_again[0]), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in one table", "apart"])
+@pytest.mark.parametrize("memory", ["reservoir", "fifo"])
+def test_tables_there_and_back(memory, apart):
+    """With the chances to drop among the other numbers, as on a GPU, and in a table of their own, as on a CPU."""
+    env = SecretInformant(3, 1)
+    agents = training._broadcast(EpisodicActorCritic(memory_size=2, hidden=2, memory=memory), 3)
+    runs = training._start(agents, env, jnp.arange(3, dtype=jnp.uint32), 4)
+    runs = defined(agents, env, runs, tuple(jnp.int32(x) for x in LIMITS), 30)
+    packed = packing.pack(env, runs, apart=apart)
+    assert isinstance(packed.drops, tuple) != apart
+    again = packing.unpack(env, packed, runs)
+    for a, b in zip(*(jax.tree.leaves(x._replace(key=jax.random.key_data(x.key))) for x in (runs, again)), strict=True):
+        np.testing.assert_array_equal(a, b)
