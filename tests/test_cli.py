@@ -25,7 +25,16 @@ def test_version_and_help(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nothing"], ["demo"], ["plot"], ["bench"], ["bench", "reservoir", "--items", "0"]]
+    "arguments",
+    [
+        [],
+        ["nothing"],
+        ["demo"],
+        ["plot"],
+        ["bench"],
+        ["bench", "reservoir", "--items", "0"],
+        ["bench", "train", "--skip", "eager"],
+    ],
 )
 def test_wrong_commands(arguments, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from recollect.commands.arguments import Commands, count, counts, multiple, names
+from recollect.commands.arguments import Commands, count, counts, multiple, names, names_among
 from recollect.commands.reports import print_table, progress
 from recollect.errors import RecollectError
 
@@ -175,7 +175,8 @@ def register(commands: Commands) -> None:
     loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
     loop.add_argument("--runs", type=counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
-    loop.add_argument("--skip", type=lambda text: text.split(","), default=[], help="any of others,growth,figure5")
+    parts = ("others", "growth", "figure5")
+    loop.add_argument("--skip", type=names_among("part", parts, parts), default=(), help=f"any of {','.join(parts)}")
     loop.add_argument("--json", action="store_true", help="print JSON instead of tables")
     loop.add_argument("--picture", type=Path, help="where to draw steps per second over runs")
     loop.set_defaults(run=_bench_train)
