@@ -29,6 +29,7 @@ from recollect.agents.episodic import (
     Parameters,
     State,
 )
+from recollect.engines.lanes import tanh
 from recollect.errors import FileError
 from recollect.host import IDLE, REWARD, TERMINATED, TRUNCATED, Live
 from recollect.networks import Layer
@@ -117,7 +118,7 @@ def _affine_back(theta, grad, at, out, into, x, d_y, d_x):
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def _tanh(x):
     for i in range(len(x)):
-        x[i] = math.tanh(x[i])
+        x[i] = tanh(x[i])
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -444,11 +445,11 @@ def value(sizes, theta, observation):
     return one[0] if sizes[6] else math.tanh(one[0])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def _finite(x):
-    worst = 0.0
+    worst = np.float32(0.0)
     for k in range(len(x)):
-        worst += abs(x[k]) * 0.0  # 0 for what is finite, NaN for what is not
+        worst += x[k] * np.float32(0.0)  # 0 for what is finite, NaN for what is not
     return worst == 0.0
 
 
@@ -469,9 +470,10 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
     if tracing:
         ready = np.zeros(len(theta), np.float32)
         log_w = gradients(sizes, theta, items, memory, seen, whole, 1.0, openness, cap, grad, ready, False)
+        fade, error = np.float32(discount * decay), np.float32(delta)
         for k in range(len(theta)):
-            grad[k] += discount * decay * traces[k]
-            ready[k] = theta[k] + rates[k] * (delta * grad[k] + ready[k])
+            grad[k] += fade * traces[k]
+            ready[k] = theta[k] + rates[k] * (error * grad[k] + ready[k])
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
         sound = _finite(ready)
         if sound:
