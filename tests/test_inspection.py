@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from recollect import Learner, benchmark, cli, inspection
+from recollect import Learner, benchmark, cli, inspection, progress
 from recollect.agents import named
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
@@ -66,6 +66,16 @@ def test_a_small_benchmark_from_end_to_end(tmp_path, capsys):
         assert given["agents"]["none"] == TASKS[task].agent_options("none") and given["env"] == TASKS[task].env
     assert cli.main(["benchmark", "memory", "--tasks", "no-such"]) == 1
     assert "no task 'no-such'" in capsys.readouterr().err
+
+
+def test_the_benchmark_says_how_far_it_is(monkeypatch, capsys):
+    """Also between two rows of metrics, which can be minutes apart, and before the first."""
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    benchmark.run(["t-maze-5"], ["none"], 2, 0.1, lambda _: None, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > benchmark.BLOCKS and all("recollect/TMaze-v0 none: " in line for line in lines)
+    assert " of 14,000 steps" in lines[0] and "steps/s" not in lines[0]
+    assert "14,000 of 14,000 steps" in lines[-1] and "steps/s, return" in lines[-1]
 
 
 def test_the_benchmarks_seeds_count_from_where_one_says(capsys):

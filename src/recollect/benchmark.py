@@ -38,6 +38,7 @@ def run(
     scale: float,
     on_row: Callable[[dict[str, Any]], None],
     first_seed: int = 0,
+    progress: bool = False,
 ) -> list[dict[str, Any]]:
     """One row a task, agent and seed.
 
@@ -48,6 +49,7 @@ def run(
         scale: factor on every task's number of steps.
         on_row: called with each row as it is done.
         first_seed: seeds count from here.
+        progress: say on stderr how far each pair is.
     """
     check(tasks, agents, seeds, first_seed)
     rows = []
@@ -55,13 +57,13 @@ def run(
         for agent in agents:
             if agent == "oracle" and TASKS[name].oracle is None:
                 continue
-            for row in _run_pair(name, TASKS[name], agent, range(first_seed, first_seed + seeds), scale):
+            for row in _run_pair(name, TASKS[name], agent, range(first_seed, first_seed + seeds), scale, progress):
                 rows.append(row)
                 on_row(row)
     return rows
 
 
-def _run_pair(name: str, task: Task, agent: str, seeds: range, scale: float) -> list[dict[str, Any]]:
+def _run_pair(name: str, task: Task, agent: str, seeds: range, scale: float, progress: bool) -> list[dict[str, Any]]:
     steps = max(BLOCKS, int(task.steps * scale)) // BLOCKS * BLOCKS
     options = dict((task.oracle if agent == "oracle" else None) or task.options)
     made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent))
@@ -82,7 +84,8 @@ def _run_pair(name: str, task: Task, agent: str, seeds: range, scale: float) -> 
         try:
             # Not strict: one seed that has lost itself is a result, and must not end those beside it.
             folder = Path(here) / "run"
-            learner.learn(steps, log_every=steps // BLOCKS, callbacks=[keep], folder=folder, strict=False)
+            log_every = steps // BLOCKS
+            learner.learn(steps, log_every=log_every, callbacks=[keep], folder=folder, strict=False, progress=progress)
         except Interrupted as error:
             raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to go on with
     learner.close()

@@ -298,6 +298,11 @@ class Learner:
         each = self.copies if self.shared else 1
         portion, saved = 1, time.monotonic()
         row_since, row_from = time.monotonic(), self.steps
+        rows: list[dict[str, Any]] = []
+
+        def pace() -> float:
+            return (self.steps - row_from) * (self.copies // each) / max(time.monotonic() - row_since, 1e-9)
+
         while self.steps < self.goal or self._logged < self.steps:
             due = min(self._logged + log_every, self.goal)
             if self.steps < due:
@@ -307,9 +312,7 @@ class Learner:
                 self._seconds += took
                 portion = max(1, min(10 * portion, int((self.steps - before) / each * PAUSE / took)))
             if self.steps >= due:
-                now = time.monotonic()
-                pace = (self.steps - row_from) * (self.copies // each) / max(now - row_since, 1e-9)
-                rows = self._rows_of_metrics(pace)
+                rows = self._rows_of_metrics(pace())
                 stop = [bool(callback(self, row)) for row in rows for callback in callbacks]
                 recorder.add(named.name_of(self.agent), rows)
                 self.fleet.finished, self._logged = [], self.steps
@@ -317,6 +320,8 @@ class Learner:
                 row_since, row_from = time.monotonic(), self.steps
                 if any(stop):
                     return
+            else:  # rows can be minutes apart
+                show(self.steps, [{**row, "steps_per_second": pace()} for row in rows])
             if interrupts.asked.is_set() and self.steps < self.goal:
                 self._checkpoint()
                 raise Interrupted

@@ -116,6 +116,16 @@ def _affine_back(theta, grad, at, out, into, x, d_y, d_x):
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
+def _outer(grad, at, out, into, x, d_y):
+    """Write the gradient by W and b alone to ``grad``: of a layer that looks at what the agent was given."""
+    for i in range(out):
+        d_row, d = grad[at + i * into : at + (i + 1) * into], np.float32(d_y[i])
+        for j in range(into):
+            d_row[j] = d * x[j]
+        grad[at + out * into + i] = d
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
 def _tanh(x):
     for i in range(len(x)):
         x[i] = tanh(x[i])
@@ -130,12 +140,12 @@ def _shallow(theta, at, into, h, out, x, hidden, y):
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _shallow_back(theta, grad, at, into, h, out, x, hidden, d_y, d_hidden, d_x):
+def _shallow_back(theta, grad, at, into, h, out, x, hidden, d_y, d_hidden):
     """The gradient of ``_shallow`` by its parameters; ``hidden`` is as it was left there."""
     _affine_back(theta, grad, at + h * into + h, out, h, hidden, d_y, d_hidden)
     for i in range(h):
         d_hidden[i] *= 1.0 - hidden[i] * hidden[i]
-    _affine_back(theta, grad, at, h, into, x, d_hidden, d_x)
+    _outer(grad, at, h, into, x, d_hidden)
 
 
 @njit(cache=True, error_model="numpy")
@@ -182,7 +192,7 @@ def _softmax(p, count):
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def _policy_back(
-    theta, grad, at, at_products, s, h, a, k, x, first, factors, second, d_logits, d_second, d_first, d_factors, d_x
+    theta, grad, at, at_products, s, h, a, k, x, first, factors, second, d_logits, d_second, d_first, d_factors
 ):
     at_2 = at + h * 2 * s + h
     _affine_back(theta, grad, at_2 + h * (h + k) + h, a, h, second, d_logits, d_second)
@@ -193,11 +203,11 @@ def _policy_back(
         for i in range(k):
             d_factors[i] = d_first[h + i] * factors[k + i] * (1.0 - factors[i] * factors[i])
             d_factors[k + i] = d_first[h + i] * factors[i]
-        _affine_back(theta, grad, at_products, k, s, x[:s], d_factors[:k], d_x)
-        _affine_back(theta, grad, at_products + k * s + k, k, s, x[s:], d_factors[k:], d_x)
+        _outer(grad, at_products, k, s, x[:s], d_factors[:k])
+        _outer(grad, at_products + k * s + k, k, s, x[s:], d_factors[k:])
     for i in range(h):
         d_first[i] *= 1.0 - first[i] * first[i]
-    _affine_back(theta, grad, at, h, 2 * s, x, d_first, d_x)
+    _outer(grad, at, h, 2 * s, x, d_first)
 
 
 @njit(cache=True, error_model="numpy")
@@ -366,7 +376,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
     hidden, first, second = np.empty(h, np.float32), np.empty(h + products, np.float32), np.empty(h, np.float32)
     factors, d_factors = np.empty(2 * products, np.float32), np.empty(2 * products, np.float32)
     d_first = np.empty(h + products, np.float32)
-    d_hidden, d_second, d_x = np.empty(h, np.float32), np.empty(h, np.float32), np.empty(2 * s, np.float32)
+    d_hidden, d_second = np.empty(h, np.float32), np.empty(h, np.float32)
     one, d_one, p, d_logits = np.empty(1, np.float32), np.empty(1, np.float32), np.empty(a), np.empty(a)
     x = np.empty(2 * s, np.float32)
     x[:s], x[s:] = seen[0], seen[1]
@@ -374,7 +384,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
     _shallow(theta, 0, s, h, 1, seen[0], hidden, one)
     v = one[0] if linear else math.tanh(one[0])
     d_one[0] = delta * (1.0 if linear else 1.0 - v * v)
-    _shallow_back(theta, grad, 0, s, h, 1, seen[0], hidden, d_one, d_hidden, d_x)
+    _shallow_back(theta, grad, 0, s, h, 1, seen[0], hidden, d_one, d_hidden)
 
     _policy(theta, at_policy, at_products, s, h, a, products, x, first, factors, second, p)
     action = whole[n + 2]
@@ -387,14 +397,14 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
             d_logits[i] -= openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
     _policy_back(
         theta, grad, at_policy, at_products, s, h, a, products, x, first, factors, second,
-        d_logits, d_second, d_first, d_factors, d_x,
+        d_logits, d_second, d_first, d_factors,
     )  # fmt: skip
     if not together:
         for i in range(a):
             d_logits[i] = -openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
         _policy_back(
             theta, ready, at_policy, at_products, s, h, a, products, x, first, factors, second,
-            d_logits, d_second, d_first, d_factors, d_x,
+            d_logits, d_second, d_first, d_factors,
         )  # fmt: skip
 
     _shallow(theta, at_write, s, h, 1, seen[0], hidden, one)
@@ -419,7 +429,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
             place += 1
     for j in range(s):
         d_q[j] *= 1.0 - q[j] * q[j]
-    _shallow_back(theta, grad, at_query, s, h, s, seen[0], hidden, d_q, d_hidden, d_x)
+    _shallow_back(theta, grad, at_query, s, h, s, seen[0], hidden, d_q, d_hidden)
     grad[at_temperature] = d_temperature
 
     size = at_temperature - at_write
@@ -429,7 +439,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
             _shallow(theta, at_write, s, h, 1, items[i], hidden, one)
             now = _log_sigmoid(one[0])
             d_one[0] = delta * min(math.exp(now - memory[i]), cap) * (1.0 - math.exp(now))
-            _shallow_back(theta, part, at_write, s, h, 1, items[i], hidden, d_one, d_hidden, d_x)
+            _shallow_back(theta, part, at_write, s, h, 1, items[i], hidden, d_one, d_hidden)
             for k in range(size):
                 total[k] += part[at_write + k]
     for k in range(size):
@@ -447,10 +457,34 @@ def value(sizes, theta, observation):
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def _finite(x):
-    worst = np.float32(0.0)
+    worst = np.float32(0.0)  # of the width of x, and summed in any order: else the longest of all loops, one by one
     for k in range(len(x)):
         worst += x[k] * np.float32(0.0)  # 0 for what is finite, NaN for what is not
     return worst == 0.0
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def _follow(theta, rates, direction):
+    """Write θ after a step along ``direction`` over it."""
+    for k in range(len(theta)):
+        direction[k] = theta[k] + rates[k] * direction[k]
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def _follow_traces(theta, rates, traces, grad, ready, delta, decay):
+    """Write the new traces over ``grad``, and over ``ready``, the entropy's gradient, θ after the step."""
+    delta, decay = np.float32(delta), np.float32(decay)  # float64 would halve what is done at once
+    for k in range(len(theta)):
+        grad[k] += decay * traces[k]
+    for k in range(len(theta)):
+        ready[k] = theta[k] + rates[k] * (delta * grad[k] + ready[k])
+
+
+@njit(cache=True, error_model="numpy")
+def _copy(x, y):
+    """Write x over y; an assignment of one slice to another is not done several at once."""
+    for k in range(len(x)):
+        y[k] = x[k]
 
 
 @njit(cache=True, error_model="numpy")
@@ -470,24 +504,20 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
     if tracing:
         ready = np.zeros(len(theta), np.float32)
         log_w = gradients(sizes, theta, items, memory, seen, whole, 1.0, openness, cap, grad, ready, False)
-        fade, error = np.float32(discount * decay), np.float32(delta)
-        for k in range(len(theta)):
-            grad[k] += fade * traces[k]
-            ready[k] = theta[k] + rates[k] * (error * grad[k] + ready[k])
+        _follow_traces(theta, rates, traces, grad, ready, delta, discount * decay)
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
         sound = _finite(ready)
         if sound:
-            theta[:] = ready
-            traces[:] = grad
+            _copy(ready, theta)
+            _copy(grad, traces)
         if over:
             traces[:] = 0.0
     else:
         log_w = gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, grad, True)
-        for k in range(len(theta)):
-            grad[k] = theta[k] + rates[k] * grad[k]
+        _follow(theta, rates, grad)
         sound = _finite(grad)
         if sound:
-            theta[:] = grad
+            _copy(grad, theta)
     if over:
         clear(sizes, memory, whole)
     else:

@@ -101,7 +101,7 @@ def _bars(console: Any, label: str, agents: list[str]) -> Iterator[Callable[[dic
 
 @contextlib.contextmanager
 def showing(label: str, start: int, goal: int, wanted: bool) -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
-    """Gives what a learner calls with its steps and its newest rows of metrics; shows nothing unless ``wanted``."""
+    """Gives what a learner calls with its steps and its newest rows of metrics, if any; silent unless ``wanted``."""
     if not wanted:
         yield lambda steps, rows: None
         return
@@ -140,7 +140,7 @@ def _metrics_text(steps: int, goal: int, rows: list[dict[str, Any]]) -> str:
         known = [row[name] for row in rows if not math.isnan(row[name])]
         return sum(known) / len(known) if known else math.nan
 
-    parts = [f"{steps:,} of {goal:,} steps", f"{rows[0]['steps_per_second']:,.0f} steps/s"]
+    parts = [f"{steps:,} of {goal:,} steps", *(f"{row['steps_per_second']:,.0f} steps/s" for row in rows[:1])]
     for name, form in (("return", ".3f"), ("length", ".1f"), ("write_weight", ".2f")):
         if not math.isnan(mean(name)):
             parts.append(f"{name.replace('_', ' ')} {mean(name):{form}}")

@@ -23,7 +23,7 @@ def _benchmark(args: argparse.Namespace) -> None:
         text = f"{row['task']} {row['agent']} seed {row['seed']}: return {row['final']:.3f}, {row['seconds']:.0f} s"
         print(f"  {text}", file=sys.stderr, flush=True)
 
-    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show, args.first_seed)
+    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show, args.first_seed, progress=True)
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
     print_table(
         ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],

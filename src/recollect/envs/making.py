@@ -2,11 +2,10 @@
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-import numpy as np
 
 from recollect.envs import register
 from recollect.errors import RecollectError
@@ -34,8 +33,8 @@ def make(env_id: str, **options: Any) -> gym.Env:
     """An environment by id.
 
     As ``gymnasium.make``, and besides: packages that bring the environment are imported; ``bsuite/NAME/NUMBER`` is a
-    bsuite experiment; MiniGrid's partial view comes one-hot and without the mission text; popgym's environments have
-    its ``Antialias`` flag for the first step.
+    bsuite experiment; MiniGrid's partial view comes one-hot and without the mission text, with ``things`` only those
+    kinds of things in it; popgym's environments have its ``Antialias`` flag for the first step.
     """
     register()
     if env_id.startswith("bsuite/"):
@@ -45,12 +44,13 @@ def make(env_id: str, **options: Any) -> gym.Env:
     package = next((p for start, p in BRINGS.items() if env_id.startswith(start)), None)
     if package is not None:
         _bring(package, env_id)
+    things = options.pop("things", ()) if package == "minigrid" else ()
     try:
         env = gym.make(env_id, **options)
     except (gym.error.Error, ImportError) as error:
         raise RecollectError(f"cannot make {env_id!r}: {error}; `recollect envs` lists what there is") from error
     if package == "minigrid":
-        return _one_hot_view(env)
+        return _one_hot_view(env, things)
     return _flag_first_step(env) if package == "popgym" else env
 
 
@@ -63,13 +63,11 @@ def _bring(package: str, env_id: str) -> None:
             raise RecollectError(f"{env_id} needs {package}: pip install 'recollect[tasks]'") from error
 
 
-def _one_hot_view(env: gym.Env) -> gym.Env:
-    from minigrid.wrappers import ImgObsWrapper, OneHotPartialObsWrapper
+def _one_hot_view(env: gym.Env, things: Sequence[str]) -> gym.Env:
+    from recollect.envs.minigrid import View, quicken
 
-    env = ImgObsWrapper(OneHotPartialObsWrapper(env))
-    assert env.observation_space.shape is not None
-    space = gym.spaces.Box(0.0, 1.0, env.observation_space.shape, np.float32)
-    return gym.wrappers.TransformObservation(env, lambda seen: seen.astype(np.float32), space)
+    quicken(env)
+    return View(env, things)
 
 
 def _flag_first_step(env: gym.Env) -> gym.Env:
