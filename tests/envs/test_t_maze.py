@@ -1,5 +1,6 @@
 """The T-maze in JAX: steps by hand, and the same maze as Gymnasium's."""
 
+import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,7 +49,7 @@ def test_both_mazes_are_one(passive, oracle):
     for length in (0, *rng.integers(1, 9, 2).tolist()):
         env, game = TMaze(length, passive, oracle), TMazeEnv(length, passive, oracle)
         step = jax.jit(env.step)
-        assert game.action_space.n == env.num_actions
+        assert game.action_space == gym.spaces.Discrete(env.num_actions)
         assert game.observation_space.shape == (env.observation_size,)
         for seed in range(6):
             seen, _ = game.reset(seed=seed)
