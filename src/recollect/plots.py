@@ -330,8 +330,10 @@ def draw_lengths(rows: list[dict[str, Any]], path: Path) -> Path:
             ax.set_xlabel("length")
             ax.grid(alpha=0.25, linewidth=0.6)
             ax.spines[["top", "right"]].set_visible(False)
-        shares.set(ylim=(-0.03, 1.03), title=f"{family}: share of seeds solved, 95% interval")
-        times.set(yscale="log", title=f"{family}: steps until solved, median and middle half")
+        shares.set_ylim(-0.03, 1.03)
+        shares.set_title(f"{family}: share of seeds solved, 95% interval", fontsize=10)
+        times.set_yscale("log")
+        times.set_title(f"{family}: steps until solved, median and middle half", fontsize=10)
     lines = {label: line for ax in axes[:, 0] for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.savefig(path, dpi=120)
