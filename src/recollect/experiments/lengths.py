@@ -105,10 +105,10 @@ def draw(name: str, count: int, fixed: Collection[str] = ()) -> list[dict[str, f
     return [dict(zip(ranges, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _quantile(values: np.ndarray, q: float) -> float | None:
-    """The least of the values that so large a share does not exceed; None where it is infinite."""
-    found = float(np.sort(values)[max(math.ceil(q * len(values)) - 1, 0)])
-    return found if math.isfinite(found) else None
+def _quantile(values: np.ndarray, q: float) -> int | None:
+    """The least of the counts that so large a share does not exceed; None where it is infinite."""
+    found = np.sort(values)[math.ceil(q * len(values)) - 1]
+    return round(float(found)) if math.isfinite(found) else None
 
 
 def summarise(returns: np.ndarray, lengths: np.ndarray, episodes: int) -> dict[str, Any]:
