@@ -34,6 +34,7 @@ A tour, from a minute to an afternoon:
   recollect study --agents all   many seeds of each figure, beside the control memories and the baseline:
                                  shares solved, with intervals
   recollect atlas                what each choice of the agent does, alone and in pairs, on one page
+  recollect lengths              how far back each agent still remembers, and how long it takes to learn
   recollect extensions abstract  states that are more than an observation; continuing: tasks without ends
   recollect tune 1               the paper's grid for the recurrent baseline
   recollect readings             search the choices that the paper leaves open

@@ -301,6 +301,63 @@ def _choice(row: dict) -> str:
     return ", ".join(str(v) if k == "step" else f"{k} = {v}" for k, v in row["changes"].items())
 
 
+AGENTS = {
+    "episodic": (MAGENTA, "o"),
+    "gru": (GREY, "s"),
+    "gru-full": (VIOLET, "D"),
+    "fifo": (COPPER, "v"),
+    "uniform": (AQUA, "^"),
+    "none": (GOLD, "x"),
+}
+
+
+def draw_lengths(rows: list[dict[str, Any]], path: Path) -> Path:
+    """What ``recollect lengths`` found, a family a row: the share solved and the median steps until then, by length."""
+    plt = _pyplot()
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    figure, axes = plt.subplots(len(families), 2, figsize=(10, 4 * len(families)), squeeze=False, layout="constrained")
+    for (shares, times), family in zip(axes, families, strict=True):
+        own = [row for row in rows if row["family"] == family]
+        for agent in dict.fromkeys(row["agent"] for row in own):
+            of_agent = [row for row in own if row["agent"] == agent]
+            _draw_lengths(shares, times, agent, sorted(of_agent, key=lambda row: row["length"]))
+        lengths = sorted({row["length"] for row in own})
+        for ax in (shares, times):
+            ax.set_xscale("log")
+            ax.set_xticks(lengths, labels=[f"{length:,}" for length in lengths])
+            ax.minorticks_off()
+            ax.set_xlim(lengths[0] / 1.2, lengths[-1] * 1.2)
+            ax.set_xlabel("length")
+            ax.grid(alpha=0.25, linewidth=0.6)
+            ax.spines[["top", "right"]].set_visible(False)
+        shares.set_ylim(-0.03, 1.03)
+        shares.set_title(f"{family}: share of seeds solved, 95% interval", fontsize=10)
+        times.set_yscale("log")
+        times.set_title(f"{family}: steps until solved, median and middle half", fontsize=10)
+    lines = {label: line for ax in axes[:, 0] for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def _draw_lengths(shares: Any, times: Any, agent: str, rows: list[dict[str, Any]]) -> None:
+    """One agent's lines in both panels; no point, or no bar upwards, where it was never reached."""
+    colour, marker = AGENTS[agent]
+    style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.4, "capsize": 2, "elinewidth": 0.8}
+    x = np.array([row["length"] for row in rows])
+    share = np.array([row["share"] for row in rows])
+    low, high = np.array([row["share_interval"] for row in rows]).T
+    # An end of Wilson's interval may lie past a share of 0 or 1 by rounding.
+    errors = np.maximum([share - low, high - share], 0)
+    shares.errorbar(x, share, yerr=errors, label=f"{agent} ({rows[0]['seeds']} seeds)", **style)
+    median = np.array([row["median_steps_to_solve"] for row in rows], float)
+    first, third = np.array([row["quartiles_steps_to_solve"] for row in rows], float).T
+    errors = np.nan_to_num([median - first, third - median])
+    known = np.isfinite(median)
+    times.errorbar(x[known], median[known], yerr=errors[:, known], **style)
+
+
 def draw_speed(rows: list[dict], path: Path) -> None:
     """Steps per second over the number of runs, both on logarithmic axes, a line an engine."""
     plt = _pyplot()

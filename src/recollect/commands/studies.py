@@ -1,4 +1,7 @@
-"""``recollect plot``, ``study``, ``atlas``, ``extensions``, ``looping``, ``tune`` and ``readings``: the experiments."""
+"""The experiments, and the pictures of their runs.
+
+``recollect plot``, ``study``, ``atlas``, ``lengths``, ``extensions``, ``looping``, ``tune`` and ``readings``.
+"""
 
 import argparse
 import dataclasses
@@ -8,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from recollect.commands.arguments import Commands, count, counts, multiple, names_among, setting
+from recollect.commands.arguments import Commands, count, counts, multiple, names_among, seed, setting
 from recollect.commands.reports import check_out, print_table, progress, write_report
 from recollect.commands.reproduce import FIGURES
 from recollect.errors import RecollectError
@@ -25,6 +28,8 @@ HARDER = (
 )
 ATLAS_PARTS = ("numbers", "programs", "general")
 AGENTS = ("robust", "paper", "none", "fifo", "uniform", "oracle", "gru")
+LENGTHS_FAMILIES = ("t-maze", "secret-informant")
+LENGTHS_AGENTS = ("episodic", "fifo", "uniform", "none", "gru", "gru-full")
 
 _figures = names_among("figure", (*FIGURES, *HARDER), FIGURES)
 
@@ -45,7 +50,7 @@ def _sweep(args: argparse.Namespace, units: Mapping[str, Callable[[], object]]) 
     """Do all units, or those that are missing; the config is what was asked, but for where and how to watch."""
     from recollect.experiments.sweep import run_all
 
-    aside = ("run", "out", "resume", "records", "draw", "picture")
+    aside = ("run", "out", "resume", "records", "draw", "picture", "json")
     config = {name: value for name, value in vars(args).items() if name not in aside}
 
     def say(text: str) -> None:
@@ -162,6 +167,98 @@ def _add_atlas(commands: Commands) -> None:
     atlas.add_argument("--picture", type=Path, help="where --draw puts it; default: beside the file")
     atlas.set_defaults(run=_atlas)
     _add_resume(atlas)
+
+
+def _lengths(args: argparse.Namespace) -> None:
+    from recollect import plots
+    from recollect.experiments import lengths
+    from recollect.progress import Lines
+
+    if args.draw is not None:
+        reports = [json.loads(path.read_text(encoding="utf-8")) for path in args.draw]
+        path = args.picture or args.draw[0].with_suffix(".png")
+        plots.draw_lengths([row for report in reports for row in report["rows"]], path)
+        print(f"written: {path}")
+        return
+    check_out(args)
+    if args.search is not None and (len(args.lengths) != 1 or args.picture is not None):
+        raise RecollectError("--search: it is made at one of the --lengths, and has no --picture")
+    if args.picture is not None:
+        plots.require()
+    changes = dict(args.set)
+    budget = lengths.Budget(range(args.first_seed, args.first_seed + args.seeds), args.episodes, args.max_steps)
+    budget.check()
+
+    def work(title: str, task: lengths.Task) -> dict | list[dict]:
+        if args.search is None:
+            return lengths.study(task, budget, Lines(title, args.episodes))
+        drawn = lengths.draw(task.head["agent"], args.search, changes)
+        return lengths.search(task, budget, drawn, Lines(title, args.episodes))
+
+    tasks = lengths.tasks(args.families, args.lengths, args.agents, changes)
+    found, errors = _sweep(args, {title: functools.partial(work, title, task) for title, task in tasks.items()})
+    rows = shown = list(found.values())
+    if args.search is not None:
+        rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))
+    if args.picture is not None and rows:
+        plots.draw_lengths(rows, args.picture)
+    if not args.json:
+        print_table(lengths.COLUMNS, lengths.table(shown))
+        for row in shown if args.search is not None else ():
+            print(f"{row['agent']}:", *(f"--set {name}={value:g}" for name, value in row["settings"].items()))
+    if args.json or args.out is not None or errors:
+        settings = {name: lengths.SETTINGS[name] for name in args.agents}
+        write_report(args, {"settings": settings, "changes": changes, "rows": rows}, errors)
+
+
+def _add_lengths(commands: Commands) -> None:
+    lengths = commands.add_parser("lengths", help="how far back each agent still remembers: shares solved by length")
+    lengths.add_argument(
+        "--families",
+        type=names_among("family", LENGTHS_FAMILIES, LENGTHS_FAMILIES),
+        default=("t-maze",),
+        help=f"comma-separated, or all: {', '.join(LENGTHS_FAMILIES)} (default: t-maze)",
+    )
+    lengths.add_argument(
+        "--lengths", type=counts, default=(5, 10, 20, 40, 80, 160), help="comma-separated (default: 5,10,20,40,80,160)"
+    )
+    lengths.add_argument(
+        "--agents",
+        type=names_among("agent", LENGTHS_AGENTS, LENGTHS_AGENTS),
+        default=("episodic", "gru"),
+        help=f"comma-separated, or all: {', '.join(LENGTHS_AGENTS)} (default: episodic,gru); "
+        "gru carries its gradients forward, gru-full backpropagates through the episode, on secret-informant alone",
+    )
+    lengths.add_argument("--seeds", type=count, default=64, help="runs a row (default: 64)")
+    lengths.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    lengths.add_argument(
+        "--episodes", type=count, default=20_000, help="of each run, a multiple of 50 (default: 20,000)"
+    )
+    lengths.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change an option of every agent that has it",
+    )
+    lengths.add_argument(
+        "--search",
+        type=count,
+        metavar="K",
+        help="tune instead, at one length: K random settings an agent, side by side, the best first",
+    )
+    lengths.add_argument(
+        "--max-steps", type=multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
+    )
+    lengths.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    lengths.add_argument("--out", type=Path, help="JSON file to write as well")
+    lengths.add_argument("--picture", type=Path, help="PNG file to draw the shares and steps to")
+    lengths.add_argument(
+        "--draw", type=Path, nargs="+", metavar="JSON", help="no training: draw the rows of such files together"
+    )
+    lengths.set_defaults(run=_lengths)
+    _add_resume(lengths)
 
 
 def _extensions(args: argparse.Namespace) -> None:
@@ -302,5 +399,6 @@ def _add_readings(commands: Commands) -> None:
 
 def register(commands: Commands) -> None:
     """Add the experiments, and the pictures of their runs."""
-    for add in (_add_plot, _add_study, _add_atlas, _add_extensions, _add_looping, _add_tune, _add_readings):
+    adds = (_add_plot, _add_study, _add_atlas, _add_lengths, _add_extensions, _add_looping, _add_tune, _add_readings)
+    for add in adds:
         add(commands)

@@ -1,4 +1,4 @@
-"""Environments: the secret informant problem in pure JAX, and as a Gymnasium environment.
+"""Environments: the secret informant problem and the T-maze in pure JAX, and as Gymnasium environments.
 
 The names below are imported when first used, so that registering with Gymnasium needs neither JAX nor NumPy.
 """
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from recollect.envs.base import Environment, TimeStep
     from recollect.envs.secret_informant import FORWARD, Instance, SecretInformant
+    from recollect.envs.t_maze import TMaze
 
 _HOME = {
     "Environment": "recollect.envs.base",
@@ -16,9 +17,10 @@ _HOME = {
     "FORWARD": "recollect.envs.secret_informant",
     "Instance": "recollect.envs.secret_informant",
     "SecretInformant": "recollect.envs.secret_informant",
+    "TMaze": "recollect.envs.t_maze",
 }
 
-__all__ = ["FORWARD", "Environment", "Instance", "SecretInformant", "TimeStep", "register"]
+__all__ = ["FORWARD", "Environment", "Instance", "SecretInformant", "TMaze", "TimeStep", "register"]
 
 
 def register() -> None:
