@@ -51,3 +51,13 @@ def test_the_sensitivity_ends_with_the_episode():
 def test_too_wide_is_refused():
     with pytest.raises(ValueError, match=r"width=65: .*width⁴ a step"):
         RealTimeActorCritic(width=65)
+
+
+def test_the_update_gate_begins_where_it_is_told_to():
+    plain, shifted = (
+        agent.init(prng.key(0), S, A).params.gru
+        for agent in (RealTimeActorCritic(**OPTIONS), RealTimeActorCritic(**OPTIONS, update_start=-4.0))
+    )
+    np.testing.assert_allclose(shifted.update.bias, plain.update.bias - 4.0, rtol=1e-6)
+    np.testing.assert_array_equal(shifted.reset.bias, plain.reset.bias)
+    np.testing.assert_array_equal(shifted.update.weight, plain.update.weight)

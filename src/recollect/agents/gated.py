@@ -46,6 +46,7 @@ class GatedActorCritic(Agent):
     entropy: float = dataclasses.field(default=0.0005, metadata=traced())
     decay: float = dataclasses.field(default=0.9, metadata=traced())
     epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
+    update_start: float = dataclasses.field(default=0.0, metadata=traced())
     activation: str = "tanh"
     initializer: str = "normal"
     critic_start: str = "zero"
@@ -59,6 +60,7 @@ class GatedActorCritic(Agent):
         check_number("entropy", self.entropy, 0.0, 10.0)
         check_number("decay", self.decay, 0.0, 1.0)
         check_number("epsilon", self.epsilon, 0.0, math.inf, low_open=True)
+        check_number("update_start", self.update_start, -math.inf, math.inf)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
         check_choice("critic_start", self.critic_start, ("zero", "random"))
@@ -84,7 +86,9 @@ class GatedActorCritic(Agent):
         if self.critic_start == "zero":
             value = (*value[:-1], jax.tree.map(jnp.zeros_like, value[-1]))
         policy = init_network(key_policy, (s + h, h, h, a), self.initializer)
-        params = Parameters(value, policy, init_gru(key_gru, s, h, self.initializer))
+        gru = init_gru(key_gru, s, h, self.initializer)
+        gru = gru._replace(update=gru.update._replace(bias=gru.update.bias + self.update_start))
+        params = Parameters(value, policy, gru)
         return params, self._rms().init(params), Decision(jnp.zeros(s), self.actions.nothing())
 
     def _decide(self, params: Parameters, s: Array, h: Array, key: Array) -> Decision:

@@ -36,6 +36,7 @@ class RealTimeActorCritic(GatedActorCritic):
     Args:
         width: units of the GRU and of each hidden layer; a step costs O(width⁴).
         learning_rate, decay, epsilon: of RMSProp.
+        update_start: as in ``RecurrentActorCritic``.
         discount, entropy, activation, initializer, critic_start, critic_output, actions: as in
             ``EpisodicActorCritic``.
     """

@@ -53,6 +53,8 @@ class RecurrentActorCritic(GatedActorCritic):
         discount: γ, for learning only.
         entropy: weight of the policy's entropy.
         decay, epsilon: of RMSProp; the paper does not say.
+        update_start: added to the first biases of the update gate; below 0 the hidden state is kept for longer from the
+            start (half of it a step at 0, .98 at −4). The paper does not say.
         window: longest stretch that gradients go back through.
         activation, initializer, critic_start, critic_output, actions: as in ``EpisodicActorCritic``.
 

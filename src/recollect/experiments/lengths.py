@@ -83,7 +83,9 @@ _GRU_RANGES = {
     "epsilon": Range(1e-10, 0.01),
 }
 RANGES: dict[str, dict[str, Range]] = {
-    name: _GRU_RANGES if name.startswith("gru") else _MEMORY_RANGES for name in SETTINGS
+    **dict.fromkeys(("episodic", "fifo", "uniform", "none"), _MEMORY_RANGES),
+    "gru": {**_GRU_RANGES, "update_start": Range(-6.0, 1.0, "linear")},
+    "gru-full": _GRU_RANGES,  # whose compiled loop begins at 0
 }
 """What a search draws from."""
 
