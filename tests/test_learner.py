@@ -278,11 +278,30 @@ def test_vector_environments_in_every_mode_of_restarting(mode, tmp_path):
 def test_normalisation_shows_the_agent_what_it_says(tmp_path):
     learner = Learner(AGENT, Probe, seed=0, normalize_observations=True, normalize_rewards=True)
     learner.learn(300, folder=tmp_path / "run")
-    moments = learner.normalizer.observations
+    (moments,) = learner.normalizer.observations
     assert moments.mean[0] == pytest.approx(np.mean([0, 1 / 3, 2 / 3, 1]), abs=0.02)
     seen = np.array([moments.mean[0] + moments.deviation()[0], 0.0], np.float32)
-    learner.normalizer.observe(seen, learn=False)
+    learner.normalizer.observe(seen, 0, learn=False)
     assert seen[0] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_independent_copies_have_statistics_of_their_own():
+    """What one copy sees does not move the other's scale, unless they are one agent."""
+    rng = np.random.default_rng(0)
+    for alone in (True, False):
+        scale = Normalizer(2, 2, True, False, 0.9, alone=alone)
+        for _ in range(500):
+            scale.observe(rng.normal(size=2), 0)
+            scale.observe(rng.normal(5.0, 3.0, size=2), 1)
+        at_mean = np.array([5.0, 5.0])
+        scale.observe(at_mean, 1, learn=False)
+        assert (np.abs(at_mean) < 0.2).all() == alone
+        again = Normalizer(2, 2, True, False, 0.9, alone=alone)
+        again.restore(scale.state())
+        seen = [np.array([1.0, 2.0]) for _ in range(2)]
+        for one, x in zip((scale, again), seen, strict=True):
+            one.observe(x, 0)
+        np.testing.assert_array_equal(*seen)
 
 
 def test_independent_copies_scale_their_own_rewards():

@@ -74,6 +74,7 @@ def _run_pair(name: str, task: Task, agent: str, seeds: range, scale: float, pro
         copies=len(seeds),
         learners="each",
         env_options=options,
+        normalize_observations=task.normalize_observations,
         normalize_rewards=task.normalize_rewards,
         check=False,
     )
@@ -141,6 +142,7 @@ def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "random": TASKS[task].low,
                 "optimal": TASKS[task].optimal,
                 "options": TASKS[task].agent_options(agent),
+                "normalize_observations": TASKS[task].normalize_observations,
                 "normalize_rewards": TASKS[task].normalize_rewards,
             }
         )

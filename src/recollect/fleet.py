@@ -148,7 +148,7 @@ class Fleet(abc.ABC):
             raise self.fault(copy, f"an observation is not in the declared space: {error}") from error
         if view is not None:
             self.sums[copy] = crc32(view, self.sums[copy])
-        self.normalizer.observe(out)
+        self.normalizer.observe(out, copy)
 
     def _clear(self, copy: int) -> None:
         """Forget the episode under way."""

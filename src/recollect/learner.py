@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import time
@@ -437,7 +438,8 @@ class Learner:
 
     def player(self, seed: int, copy: int = 0) -> Player:
         """What has been learned by now, ready to play episodes apart from training."""
-        return Player(self.agent, self.state(copy), self.vector, self.actions, self.normalizer, seed)
+        normalize = functools.partial(self.normalizer.observe, copy=copy, learn=False)
+        return Player(self.agent, self.state(copy), self.vector, self.actions, normalize, seed)
 
     def evaluate(self, episodes: int = 100, *, seed: int | None = None, copy: int = 0) -> Evaluation:
         """Play episodes without learning.

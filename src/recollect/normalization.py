@@ -3,9 +3,28 @@
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 LIMIT = 10.0
 """Normalised numbers are cut to ±10: one outlier early on, when little is known, must not throw the networks."""
+VARIES = 1e-12
+"""A variance from here on counts as one."""
+
+
+@njit(cache=True, error_model="numpy")
+def _add(x, count, mean, squares):
+    for k in range(len(x)):
+        away = x[k] - mean[k]
+        mean[k] += away / count
+        squares[k] += away * (x[k] - mean[k])
+
+
+@njit(cache=True, error_model="numpy")
+def _scale(x, count, mean, squares):
+    for k in range(len(x)):
+        variance = squares[k] / max(count - 1, 1)
+        scaled = (x[k] - mean[k]) / (np.sqrt(variance) if variance > VARIES else 1.0)
+        x[k] = min(max(scaled, -LIMIT), LIMIT)
 
 
 class Moments:
@@ -17,14 +36,16 @@ class Moments:
     def add(self, x: np.ndarray) -> None:
         """Take in one vector."""
         self.count += 1
-        away = x - self.mean
-        self.mean += away / self.count
-        self.squares += away * (x - self.mean)
+        _add(x, self.count, self.mean, self.squares)
+
+    def scale(self, x: np.ndarray) -> None:
+        """Make of a vector, in place, how many deviations it is from the mean, to ±LIMIT."""
+        _scale(x, self.count, self.mean, self.squares)
 
     def deviation(self) -> np.ndarray:
         """Standard deviation; 1 where nothing varies yet."""
         variance = self.squares / max(self.count - 1, 1)
-        return np.where(variance > 1e-12, np.sqrt(variance), 1.0)
+        return np.where(variance > VARIES, np.sqrt(variance), 1.0)
 
 
 class Normalizer:
@@ -32,21 +53,22 @@ class Normalizer:
 
     Observations: minus the mean, over the standard deviation. Rewards: over the standard deviation of the discounted
     return, so that values are of the order of 1; their sign and their zero stay. ``alone``: each copy is an agent of
-    its own, whose rewards have nothing to do with the others'.
+    its own, and what it sees has nothing to do with the others'.
     """
 
     def __init__(self, size: int, copies: int, observations: bool, rewards: bool, discount: float, alone: bool = False):
-        self.observations = Moments(size) if observations else None
-        self.rewards = [Moments(1) for _ in range(copies if alone else 1)] if rewards else None
+        own = range(copies if alone else 1)
+        self.observations = [Moments(size) for _ in own] if observations else None
+        self.rewards = [Moments(1) for _ in own] if rewards else None
         self.discount, self.returns = discount, np.zeros(copies)
 
-    def observe(self, vector: np.ndarray, learn: bool = True) -> None:
-        """Normalise an observation in place; ``learn``: let it count."""
+    def observe(self, vector: np.ndarray, copy: int, learn: bool = True) -> None:
+        """Normalise one copy's observation in place; ``learn``: let it count."""
         if self.observations is not None:
+            moments = self.observations[copy % len(self.observations)]
             if learn:
-                self.observations.add(vector)
-            scaled = (vector - self.observations.mean) / self.observations.deviation()
-            vector[:] = np.clip(scaled, -LIMIT, LIMIT)
+                moments.add(vector)
+            moments.scale(vector)
 
     def reward(self, reward: float, copy: int, over: bool) -> float:
         """The scaled reward of one copy's step; ``over``: whether its episode ended with it."""
@@ -76,8 +98,6 @@ class Normalizer:
             moments.squares = np.array(arrays[f"{name}.squares"])
 
     def _moments(self) -> dict[str, Moments]:
-        """All there are, by name; the first of the rewards is called as when it is the only one."""
-        found = {} if self.observations is None else {"observations": self.observations}
-        for k, moments in enumerate(self.rewards or ()):
-            found["rewards" if k == 0 else f"rewards{k}"] = moments
-        return found
+        """All there are, by name; the first of a kind is called as when it is the only one."""
+        kinds = {"observations": self.observations or (), "rewards": self.rewards or ()}
+        return {f"{kind}{k or ''}": own for kind, all_ in kinds.items() for k, own in enumerate(all_)}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -14,7 +15,6 @@ from recollect.agents.base import Agent
 from recollect.fleet import EnvironmentFault
 from recollect.host import Live, blank_rows
 from recollect.hosting import host_for
-from recollect.normalization import Normalizer
 from recollect.spaces import Actions, NotInSpaceError, Observations
 
 
@@ -47,9 +47,15 @@ class Player:
     """An agent's state, apart from training, that sees one episode after another."""
 
     def __init__(
-        self, agent: Agent, state: Any, vector: Observations, actions: Actions, normalizer: Normalizer, seed: int
+        self,
+        agent: Agent,
+        state: Any,
+        vector: Observations,
+        actions: Actions,
+        normalize: Callable[[np.ndarray], None],
+        seed: int,
     ):
-        self.vector, self.actions, self.normalizer = vector, actions, normalizer
+        self.vector, self.actions, self.normalize = vector, actions, normalize
         self.host = host_for(agent, vector.size, actions.outputs)
         key = jax.random.key_data(prng.key(np.uint32(seed % 2**32)))
         live = Live(key, jnp.zeros((), jnp.int32), state)
@@ -66,7 +72,7 @@ class Player:
         size = self.vector.size
         row = self.rows[:, :size]
         self.vector.write(observation, row[0])
-        self.normalizer.observe(row[0], learn=False)
+        self.normalize(row[0])
         self.packed, drawn = (
             self.host.begin(self.packed, row) if self.first else self.host.watch(self.packed, self.rows)
         )

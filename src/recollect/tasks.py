@@ -15,7 +15,8 @@ class Task:
         solved: the mean return from which it counts as solved.
         needs: what it asks for: "recall" of one past state, "order" or "counting", for which this memory is not made.
         oracle: options under which no memory is needed, where the task has such.
-        normalize_rewards: show the agents rewards over the running deviation of the discounted return.
+        normalize_observations: show the agents observations minus their running mean over their deviation.
+        normalize_rewards: show them rewards over the running deviation of the discounted return.
         every: options of every agent on this task, over ``AGENTS``.
         episodic: options of the episodic agent and those that differ from it in the memory alone, over ``every``.
     """
@@ -28,6 +29,7 @@ class Task:
     needs: str = "recall"
     options: tuple[tuple[str, Any], ...] = ()
     oracle: tuple[tuple[str, Any], ...] | None = None
+    normalize_observations: bool = False
     normalize_rewards: bool = False
     every: tuple[tuple[str, Any], ...] = ()
     episodic: tuple[tuple[str, Any], ...] = ()
