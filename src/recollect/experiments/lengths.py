@@ -30,11 +30,11 @@ FAMILIES: dict[str, Callable[[int], Any]] = {"t-maze": TMaze, "secret-informant"
 KINDS = {name: name for name in ("episodic", "fifo", "uniform", "none")} | {"gru": "gru-rtrl", "gru-full": "gru"}
 """What `recollect.agents.named` calls the agents here; gru-full is for the secret informant, whose loop is compiled."""
 
-_MEMORY = {"memory_size": 4, "hidden": 16}
+_MEMORY = {"memory_size": 4, "hidden": 10}
 SETTINGS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("episodic", "fifo", "uniform", "none"), _MEMORY),
-    "gru": {"width": 16, "discount": 0.99},
-    "gru-full": {"width": 16, "discount": 0.99},
+    "gru": {"width": 10, "discount": 0.99},
+    "gru-full": {"width": 10, "discount": 0.99},
 }
 """The agents' options; all else is at its default."""
 
