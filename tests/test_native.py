@@ -24,6 +24,8 @@ SETTINGS = [
     {"log_weight_floor": -0.1, "query_gain": 2.0, "temperature_start": 0.5},
     {"products": 4, "policy_rate": 2.0, "entropy": 0.2, "bias_rate": 0.5},
     {"products": 2, "trace_decay": 0.0, "memory": "fifo"},
+    {"optimizer": "rmsprop", "learning_rate": 0.02, "square_decay": 0.9},
+    {"optimizer": "rmsprop", "learning_rate": 0.02, "trace_decay": 0.0, "entropy": 0.2, "estimator": "every"},
 ]
 
 
@@ -71,7 +73,7 @@ def test_every_update_is_the_agents(options):
         expected = learn(agent, before, timestep(rows[0]))
         flat, *_ = host.step(flat, rows)
         found = one(host.unpack(flat)).agent
-        for name in ("params", "traces") if agent.trace_decay else ("params",):
+        for name in ("params", "traces", "squares") if agent.trace_decay else ("params", "squares"):
             for a, b in zip(*(jax.tree.leaves(getattr(x, name)) for x in (found, expected)), strict=True):
                 np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
         if agent.memory == "reservoir":

@@ -24,6 +24,7 @@ from recollect.agents.episodic import (
     NETWORKS,
     ONLY_AT_START,
     PARTS_OF_OTHERS,
+    SMALLEST_SQUARE,
     Decision,
     EpisodicActorCritic,
     Parameters,
@@ -38,9 +39,11 @@ from recollect.reservoir import kernel
 FAST = {"contract", "reassoc", "nsz"}
 LAWS = {"reservoir": 0, "uniform": 1, "fifo": 2, "none": 3}
 SETTINGS = ("discount", "trace_decay", "entropy", "surprise", "credit_cap", "terminal_value", "log_weight_floor")
+SETTINGS += ("square_decay",)
 RATES = ("learning_rate", "bias_rate", *(f"{name}_rate" for name in NETWORKS))
 KNOWN = {*SETTINGS, *RATES, "memory_size", "hidden", "products", *ONLY_AT_START, *PARTS_OF_OTHERS}
 CHOICES = {"memory": tuple(LAWS), "estimator": ("queried", "every"), "critic_output": ("tanh", "linear")}
+CHOICES |= {"optimizer": ("sgd", "rmsprop")}
 """What is known of the agent: these options, and in these only some choices."""
 READ, ACT, WRITE = 0, 1, 2  # purposes of random numbers
 LOG_INFINITY, LOG_ZERO_RATIO, LOG_ZERO_WEIGHT = 1e36, -1e36, -2e36  # as in recollect.reservoir.kernel
@@ -61,10 +64,11 @@ class Flat(NamedTuple):
     seen: np.ndarray  # [k, 2, s]: the observation under way, and what was recalled there
     whole: np.ndarray  # int64 [k, n + 4]: ranks, seen, slot, action, time
     key: np.ndarray  # uint32 [k, words]
+    squares: np.ndarray  # [k, P], or [k, 0] without RMSProp
 
 
 class Sizes(NamedTuple):
-    """Of one agent: s inputs, h units, a actions, n slots, which law and estimator, and k products."""
+    """Of one agent: s inputs, h units, a actions, n slots, which law and estimator, k products, and RMSProp or not."""
 
     s: int
     h: int
@@ -75,6 +79,7 @@ class Sizes(NamedTuple):
     linear: bool
     tracing: bool
     k: int
+    rms: bool
 
 
 @njit(cache=True, error_model="numpy")
@@ -343,7 +348,7 @@ def clear(sizes, memory, whole):
 @njit(cache=True, error_model="numpy")
 def begin(sizes, theta, items, seen, whole, key, observation):
     """Recall a state, choose an action."""
-    s, h, a, n, law, _, _, _, k = sizes
+    s, h, a, n, law, _, _, _, k, _ = sizes
     at_policy, at_query, _, at_temperature = _offsets(s, h, a, k)
     hidden, q, logits, p = np.empty(h, np.float32), np.empty(s, np.float32), np.empty(n), np.empty(a)
     first, factors = np.empty(h + k, np.float32), np.empty(2 * k, np.float32)
@@ -370,7 +375,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
 
     Returns log w(S_t). ``together``: both go to ``grad``.
     """
-    s, h, a, n, law, every, linear, _, products = sizes
+    s, h, a, n, law, every, linear, _, products, _ = sizes
     at_policy, at_query, at_write, at_temperature = _offsets(s, h, a, products)
     at_products = at_temperature + 1
     hidden, first, second = np.empty(h, np.float32), np.empty(h + products, np.float32), np.empty(h, np.float32)
@@ -471,13 +476,23 @@ def _follow(theta, rates, direction):
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _follow_traces(theta, rates, traces, grad, ready, delta, decay):
-    """Write the new traces over ``grad``, and over ``ready``, the entropy's gradient, θ after the step."""
+def _along_traces(traces, grad, ready, delta, decay):
+    """Write the new traces over ``grad``, and over ``ready``, the entropy's gradient, the direction of the step."""
     delta, decay = np.float32(delta), np.float32(decay)  # float64 would halve what is done at once
-    for k in range(len(theta)):
+    for k in range(len(grad)):
         grad[k] += decay * traces[k]
-    for k in range(len(theta)):
-        ready[k] = theta[k] + rates[k] * (delta * grad[k] + ready[k])
+    for k in range(len(grad)):
+        ready[k] += delta * grad[k]
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def _over_roots(direction, squares, keep):
+    """RMSProp: divide ``direction`` by the roots of its mean squares, and return these."""
+    mean, keep = np.empty(len(squares), np.float32), np.float32(keep)
+    for k in range(len(squares)):
+        mean[k] = keep * squares[k] + (np.float32(1.0) - keep) * direction[k] * direction[k]
+        direction[k] /= np.sqrt(mean[k] + np.float32(SMALLEST_SQUARE))
+    return mean
 
 
 @njit(cache=True, error_model="numpy")
@@ -488,36 +503,37 @@ def _copy(x, y):
 
 
 @njit(cache=True, error_model="numpy")
-def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key, row):
+def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key, squares, row):
     """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
 
     Returns whether the update was finite; one that is not is not made.
     """
-    s, n, tracing = sizes[0], sizes[3], sizes[7]
-    discount, decay, entropy, surprise, cap, terminal_value, floor = settings
+    s, n, tracing, rms = sizes[0], sizes[3], sizes[7], sizes[9]
+    discount, decay, entropy, surprise, cap, terminal_value, floor, keep = settings
     extra = row[2 * s :]
     over = extra[TERMINATED] > 0 or extra[TRUNCATED] > 0
     v_next = terminal_value if extra[TERMINATED] > 0 else value(sizes, theta, row[:s])
     delta = extra[REWARD] + discount * v_next - value(sizes, theta, seen[0])
     openness = entropy + surprise * abs(delta)
     grad = np.empty(len(theta), np.float32)
+    moved = grad
     if tracing:
-        ready = np.zeros(len(theta), np.float32)
-        log_w = gradients(sizes, theta, items, memory, seen, whole, 1.0, openness, cap, grad, ready, False)
-        _follow_traces(theta, rates, traces, grad, ready, delta, discount * decay)
-        # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
-        sound = _finite(ready)
-        if sound:
-            _copy(ready, theta)
-            _copy(grad, traces)
-        if over:
-            traces[:] = 0.0
+        moved = np.zeros(len(theta), np.float32)
+        log_w = gradients(sizes, theta, items, memory, seen, whole, 1.0, openness, cap, grad, moved, False)
+        _along_traces(traces, grad, moved, delta, discount * decay)
     else:
         log_w = gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, grad, True)
-        _follow(theta, rates, grad)
-        sound = _finite(grad)
-        if sound:
-            _copy(grad, theta)
+    mean = _over_roots(moved, squares, keep) if rms else squares
+    _follow(theta, rates, moved)
+    # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
+    sound = _finite(moved) and _finite(mean)
+    if sound:
+        _copy(moved, theta)
+        _copy(mean, squares)
+        if tracing:
+            _copy(grad, traces)
+    if over:
+        traces[:] = 0.0
     if over:
         clear(sizes, memory, whole)
     else:
@@ -528,7 +544,7 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
 @njit(cache=True, error_model="numpy")
 def _watch(sizes, settings, theta, items, memory, seen, whole, key, row):
     """The memory goes on as in ``learn``, the parameters stay."""
-    s, h, a, n, _, _, _, _, k = sizes
+    s, h, a, n, _, _, _, _, k, _ = sizes
     if row[2 * s + TERMINATED] > 0 or row[2 * s + TRUNCATED] > 0:
         clear(sizes, memory, whole)
         return
@@ -543,7 +559,7 @@ def step(sizes, rates, settings, flat, rows, learning, actions):
 
     Returns the first copy whose update was not finite, and so was not made, or −1.
     """
-    theta, traces, items, memory, seen, whole, key = flat
+    theta, traces, items, memory, seen, whole, key, squares = flat
     s, n, bad = sizes[0], sizes[3], -1
     for k in range(len(rows)):
         row = rows[k]
@@ -551,7 +567,18 @@ def step(sizes, rates, settings, flat, rows, learning, actions):
             continue
         if learning:
             if not learn(
-                sizes, rates, settings, theta[k], traces[k], items[k], memory[k], seen[k], whole[k], key[k], row
+                sizes,
+                rates,
+                settings,
+                theta[k],
+                traces[k],
+                items[k],
+                memory[k],
+                seen[k],
+                whole[k],
+                key[k],
+                squares[k],
+                row,
             ):
                 bad = k if bad < 0 else bad
         else:
@@ -565,7 +592,7 @@ def step(sizes, rates, settings, flat, rows, learning, actions):
 @njit(cache=True, error_model="numpy")
 def begin_all(sizes, flat, rows, actions):
     """Every copy's first action."""
-    theta, _, items, _, seen, whole, key = flat
+    theta, _, items, _, seen, whole, key, _ = flat
     for k in range(len(rows)):
         begin(sizes, theta[k], items[k], seen[k], whole[k], key[k], rows[k])
         actions[k] = whole[k, sizes[3] + 2]
@@ -587,6 +614,7 @@ class NativeHost:
             agent.critic_output == "linear",
             float(agent.trace_decay) > 0,
             agent.products,
+            agent.optimizer == "rmsprop",
         )
         self.settings = tuple(float(getattr(agent, name)) for name in SETTINGS)
         self._state = jax.eval_shape(lambda: agent.init(prng.key(0), observation_size, outputs))
@@ -657,7 +685,7 @@ class NativeHost:
         """The copies as the agent's own states, with a leading axis."""
         n = self.sizes.n
         params, at = {}, 0
-        for source in ("theta", "traces"):
+        for source in ("theta", "traces", *(["squares"] if self.sizes.rms else [])):
             table, at, networks = getattr(flat, source), 0, {}
             for name in (*NETWORKS, "products"):
                 if name == "products":
@@ -686,7 +714,7 @@ class NativeHost:
         stored = kernel.State(flat.items.copy(), m[:, :n].copy(), ints[:, :n], ints[:, n], law)
         decision = Decision(seen[:, 0], seen[:, 1], ints[:, n + 1], ints[:, n + 2])
         idle: Any = np.zeros(len(ints), np.float32)  # the reward rate, which the discounted objective has no use for
-        state = State(params["theta"], params["traces"], stored, decision, idle, None)
+        state = State(params["theta"], params["traces"], stored, decision, idle, None, params.get("squares", ()))
         return Live(key, ints[:, n + 3], state)
 
     def pack(self, live: Any) -> Flat:
@@ -702,6 +730,7 @@ class NativeHost:
 
         theta = vector(state.params).astype(np.float32)
         traces = vector(state.traces).astype(np.float32)
+        squares = vector(state.squares).astype(np.float32) if self.sizes.rms else np.zeros((copies, 0), np.float32)
         reservoir = self.agent.memory == "reservoir"
         memory = np.zeros((copies, n + 2 * (n + 1) + (n * n if reservoir else 0)), np.float32)
         memory[:, :n] = state.memory.log_weights
@@ -716,7 +745,8 @@ class NativeHost:
             if ((found < 0) | (found > most)).any():
                 raise FileError(f"the state is not sound: {name} are outside 0 to {most}")
         seen = np.stack([d.observation, d.recalled], axis=1)
-        return Flat(theta, traces, np.ascontiguousarray(state.memory.items), memory, seen, whole, live.key)
+        items = np.ascontiguousarray(state.memory.items)
+        return Flat(theta, traces, items, memory, seen, whole, live.key, squares)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))

@@ -214,6 +214,21 @@ def test_write_step_by_hand(state):
     np.testing.assert_allclose(moved.policy[-1].bias, [-0.1 / 6, 0.1 / 3, -0.1 / 6], rtol=1e-5)  # δ (1[a] − π)
 
 
+def test_rmsprop_by_hand(state):
+    """From rest a parameter's first step is its rate over √(1 − decay), with the sign of its direction; then less."""
+    agent = SMALL.replace(learning_rate=0.01, discount=1.0, entropy=0.0, optimizer="rmsprop", square_decay=0.75)
+    zeros = fill(state, log_weights=(0.0, math.log(0.25), 0.0), action=1)
+    nought = jax.tree.map(jnp.zeros_like, state.params)
+    zeros = zeros._replace(params=nought, squares=nought)
+    first = agent.learn(zeros, timestep(NEXT, 0.5, terminated=True), prng.key(2))
+    assert float(first.params.write[-1].bias[0]) == pytest.approx(0.01 / 0.5, rel=1e-4)
+    assert float(first.squares.write[-1].bias[0]) == pytest.approx(0.25 * 0.5**2, rel=1e-4)
+    np.testing.assert_allclose(first.params.policy[-1].bias, [-0.02, 0.02, -0.02], rtol=1e-4)
+    again = agent.learn(zeros._replace(squares=first.squares), timestep(NEXT, 0.5, terminated=True), prng.key(2))
+    mean = 0.25 * 0.5**2 * (1 + 0.75)
+    assert float(again.params.write[-1].bias[0]) == pytest.approx(0.01 * 0.5 / math.sqrt(mean), rel=1e-4)
+
+
 @pytest.mark.parametrize("case", ["mid-episode", "the end", "cut short", "partly filled", "empty", "every item"])
 def test_one_whole_step(case, state):
     """Every parameter after ``learn``, against the paper's losses plus entropy and discount."""
@@ -430,6 +445,7 @@ def test_partly_filled_memory_is_read_by_option(state, option):
 
 FLOATS = {
     "learning_rate": 0.5,
+    "square_decay": 0.5,
     "discount": 0.5,
     "entropy": 0.5,
     "bias_rate": 0.0,
@@ -457,6 +473,7 @@ CHOICES = {
     "estimator": "every",
     "memory": "fifo",
     "oracle_bit": 1,
+    "optimizer": "rmsprop",
     "objective": "average",
     "encoder": "projection",
     "encoding_size": 3,
@@ -473,7 +490,11 @@ CHOICES = {
     "actions": MultiCategorical((A,)),
 }
 
-NEEDS = {"reward_rate_step": {"objective": "average"}, "encoding_size": {"encoder": "projection"}}
+NEEDS = {
+    "reward_rate_step": {"objective": "average"},
+    "encoding_size": {"encoder": "projection"},
+    "square_decay": {"optimizer": "rmsprop"},
+}
 
 
 def short_life(agent):

@@ -19,6 +19,7 @@ FIELDS = [field.name for field in dataclasses.fields(EpisodicActorCritic)]
 # Values other than the default for all that is not known in any value; a new field has to go here or to ``KNOWN``.
 OTHER = {
     "objective": "average",
+    "optimizer": "rmsprop",
     "forgetting": 0.1,
     "encoder": "projection",
     "activation": "relu",

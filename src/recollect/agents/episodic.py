@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from recollect import learning, memory
@@ -18,6 +19,7 @@ from recollect.pictures import Convolution
 from recollect.reservoir import kernel
 
 LARGEST_MEMORY = 2**32  # bytes
+SMALLEST_SQUARE = 1e-8  # added to RMSProp's mean squares
 
 NETWORKS = ("value", "policy", "query", "write")
 
@@ -34,8 +36,8 @@ ONLY_AT_START = (
 )
 """Options that ``init`` alone reads."""
 
-PARTS_OF_OTHERS = ("reward_rate_step", "encoding_size")
-"""Options without a say while ``objective`` and ``encoder`` are at their defaults."""
+PARTS_OF_OTHERS = ("reward_rate_step", "encoding_size", "square_decay")
+"""Options without a say while ``objective``, ``encoder`` and ``optimizer`` are at their defaults."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     # Nothing the paper does not say; what it leaves open is at its plainest.
@@ -97,6 +99,7 @@ class State(NamedTuple):
     decision: Decision
     reward_rate: Array  # r̄, 0 unless the objective is "average"
     encoder: Encoder | None
+    squares: Any = ()  # RMSProp's mean squares of every parameter's direction
 
 
 def scaled(layers: Iterable[Layer], gain: Any) -> Network:
@@ -122,7 +125,10 @@ class EpisodicActorCritic(Agent):
         hidden: units in each hidden layer (1 layer for value, query and write, 2 for the policy).
         products: units beside the policy's first hidden layer that are tanh(A S_t) · B m_t, so that the state can say
             which part of what was recalled counts; 0, the paper's choice, for none.
-        learning_rate: step size of plain gradient steps.
+        learning_rate: step size.
+        optimizer: "sgd", the paper's plain steps, or "rmsprop": each parameter's step over the root of its own mean
+            square, so that the weights of what is seldom recalled move as far as the rest.
+        square_decay: of RMSProp's mean squares.
         value_rate, policy_rate, query_rate, write_rate: factors on it for each network (τ goes with the query). For V,
             1 is a step along δ ∇V and 2 the literal gradient of δ²; the paper can be read both ways.
         objective: "discounted" (the paper's, γ = 1 included) or "average", for tasks without ends:
@@ -164,7 +170,7 @@ class EpisodicActorCritic(Agent):
     Paper: section 2, section 3
     """
 
-    learned: ClassVar[tuple[str, ...]] = ("params", "reward_rate")
+    learned: ClassVar[tuple[str, ...]] = ("params", "reward_rate", "squares")
 
     memory_size: int = 3
     hidden: int = 10
@@ -172,6 +178,8 @@ class EpisodicActorCritic(Agent):
     objective: str = "discounted"
     reward_rate_step: float = dataclasses.field(default=0.002, metadata=traced())
     learning_rate: float = dataclasses.field(default=0.02, metadata=traced())
+    optimizer: str = "sgd"
+    square_decay: float = dataclasses.field(default=0.99, metadata=traced())
     discount: float = dataclasses.field(default=0.99, metadata=traced())
     entropy: float = dataclasses.field(default=0.0003, metadata=traced())
     surprise: float = dataclasses.field(default=0.03, metadata=traced())
@@ -218,6 +226,8 @@ class EpisodicActorCritic(Agent):
                 f"memory_size={self.memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST_MEMORY:,}"
             )
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
+        check_choice("optimizer", self.optimizer, ("sgd", "rmsprop"))
+        check_number("square_decay", self.square_decay, 0.0, 1.0)
         check_choice("objective", self.objective, ("discounted", "average"))
         check_number("reward_rate_step", self.reward_rate_step, 0.0, 1.0)
         check_number("forgetting", self.forgetting, 0.0, math.inf)
@@ -334,7 +344,8 @@ class EpisodicActorCritic(Agent):
         params = Parameters(**networks, temperature=theta, pictures=pictures)
         traces = jax.tree.map(jnp.zeros_like, params)
         decision = Decision(observation, jnp.zeros(s), zero, self.actions.nothing())
-        return State(params, traces, stored, decision, jnp.zeros(()), encoder)
+        squares = traces if self.optimizer == "rmsprop" else ()
+        return State(params, traces, stored, decision, jnp.zeros(()), encoder, squares)
 
     def _write(self, state: State, s: Array, key: Array) -> kernel.State:
         if self.oracle_bit is None:
@@ -399,7 +410,7 @@ class EpisodicActorCritic(Agent):
 
     def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
         """As ``learn``, and whether the update was finite."""
-        params, traces, stored, decision, reward_rate, encoder = state
+        params, traces, stored, decision, reward_rate, encoder, squares = state
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
         _, s_next = encode(encoder, timestep.observation)
         v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, self.see(params, s_next)))
@@ -413,11 +424,17 @@ class EpisodicActorCritic(Agent):
         decay = jnp.asarray(discount * self.trace_decay, delta.dtype)
         longer = jax.tree.map(lambda z, g: learning.trace(z, g, decay), traces, gradient)
         openness = self.entropy + self.surprise * jnp.abs(delta)
-        moved = self._move(params, jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready))
+        direction = jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready)
+        mean = squares
+        if self.optimizer == "rmsprop":
+            rms: Any = optax.scale_by_rms(decay=self.square_decay, eps=SMALLEST_SQUARE)
+            direction, (mean,) = rms.update(direction, optax.ScaleByRmsState(squares))
+        moved = self._move(params, direction)
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
-        sound = learning.all_finite(moved)
+        sound = learning.all_finite((moved, mean))
         learnt = jnp.logical_and(sound, active)
         params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
+        squares = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), mean, squares)
         traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(learnt, new, old)), longer, traces)
         if self.write == "after":
             stored = self._write(state, s, key)
@@ -425,7 +442,7 @@ class EpisodicActorCritic(Agent):
             stored, encoder = kernel.clear(stored, over), forget(encoder, over)
         if self.objective == "average":
             reward_rate = reward_rate + jnp.where(learnt, self.reward_rate_step * delta, 0.0)
-        return State(params, traces, stored, decision, reward_rate, encoder), sound
+        return State(params, traces, stored, decision, reward_rate, encoder, squares), sound
 
     def _move(self, params: Parameters, direction: Parameters) -> Parameters:
         def moved(p, d, rate):

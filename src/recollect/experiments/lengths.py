@@ -61,7 +61,8 @@ class Range(NamedTuple):
 
 
 _MEMORY_RANGES = {
-    "learning_rate": Range(0.003, 0.1),
+    "learning_rate": Range(0.0001, 0.03),
+    "square_decay": Range(0.9, 0.9999, "gap"),
     "discount": Range(0.9, 0.9999, "gap"),
     "entropy": Range(1e-5, 0.03),
     "surprise": Range(0.001, 0.3),
