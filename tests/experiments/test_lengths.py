@@ -12,6 +12,7 @@ from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.commands import studies
 from recollect.envs import SecretInformant, TMaze
+from recollect.errors import FileError
 from recollect.experiments import lengths
 
 
@@ -57,6 +58,23 @@ def test_the_best_first():
     assert lengths.ranked(best[::-1]) == best
 
 
+def test_the_best_of_an_earlier_search(tmp_path):
+    report = tmp_path / "search.json"
+    drawn = {name: lengths.draw(name, 3) for name in ("episodic", "gru")}
+    rows = [{"agent": name, "settings": settings} for name in drawn for settings in drawn[name]]
+    report.write_text(json.dumps({"rows": rows}))
+    found = lengths.best(report, ["episodic", "gru"], 2)
+    assert found == {name: settings[:2] for name, settings in drawn.items()}
+    (fixed, _) = lengths.best(report, ["gru"], 2, fixed=["discount"])["gru"]
+    assert "discount" not in fixed and fixed["decay"] == drawn["gru"][0]["decay"]
+    with pytest.raises(FileError, match="no settings of fifo"):
+        lengths.best(report, ["fifo"], 2)
+    for content in ("[]", '{"rows": [1]}', "{", '{"rows": [{"agent": "gru"}]}'):
+        report.write_text(content)
+        with pytest.raises(FileError, match="not the report of a search"):
+            lengths.best(report, ["gru"], 2)
+
+
 @pytest.mark.parametrize("name", lengths.SETTINGS)
 def test_a_search_draws_the_same_settings_twice_and_within_their_ranges(name):
     ranges = lengths.RANGES[name]
@@ -83,10 +101,10 @@ def test_the_tasks():
     assert list(found) == ["t-maze 5 episodic", "t-maze 5 gru", "t-maze 40 episodic", "t-maze 40 gru"]
     task = found["t-maze 40 gru"]
     assert task.env == TMaze(40) and task.agent == RealTimeActorCritic(width=3, discount=0.99)
-    assert found["t-maze 5 episodic"].agent == EpisodicActorCritic(memory_size=2, hidden=16)
+    assert found["t-maze 5 episodic"].agent == EpisodicActorCritic(memory_size=2, hidden=10, optimizer="rmsprop")
     (task,) = lengths.tasks(["secret-informant"], [7], ["gru-full"], {}).values()
     assert task.env == SecretInformant(7, decisions=1, actions=3)
-    assert task.agent == RecurrentActorCritic(width=16, discount=0.99, window=4 * 9)
+    assert task.agent == RecurrentActorCritic(width=10, discount=0.99, window=4 * 9)
     assert set(studies.LENGTHS_FAMILIES) == set(lengths.FAMILIES)
     assert set(studies.LENGTHS_AGENTS) == set(lengths.SETTINGS) == set(lengths.KINDS)
 
@@ -139,6 +157,8 @@ def test_a_search_runs_each_setting_as_if_alone(capsys):
         ("--agents gru-full", "take gru there"),
         ("--set depth=3", "none of episodic, gru has an option depth"),
         ("--agents gru --set width=65", "64 is the most"),
+        ("--best x.json", "--search K says how many"),
+        ("--search 4 --lengths 5 --best nowhere.json", "nowhere.json"),
     ],
 )
 def test_wrong_input_is_refused_before_the_work(arguments, message, capsys):

@@ -183,6 +183,8 @@ def _lengths(args: argparse.Namespace) -> None:
     check_out(args)
     if args.search is not None and (len(args.lengths) != 1 or args.picture is not None):
         raise RecollectError("--search: it is made at one of the --lengths, and has no --picture")
+    if args.best is not None and args.search is None:
+        raise RecollectError("--best: of a search, --search K says how many")
     if args.picture is not None:
         plots.require()
     changes = dict(args.set)
@@ -192,9 +194,11 @@ def _lengths(args: argparse.Namespace) -> None:
     def work(title: str, task: lengths.Task) -> dict | list[dict]:
         if args.search is None:
             return lengths.study(task, budget, Lines(title, args.episodes))
-        drawn = lengths.draw(task.head["agent"], args.search, changes)
+        name = task.head["agent"]
+        drawn = earlier[name] if earlier else lengths.draw(name, args.search, changes)
         return lengths.search(task, budget, drawn, Lines(title, args.episodes))
 
+    earlier = args.best and lengths.best(Path(args.best), args.agents, args.search or 1, changes)
     tasks = lengths.tasks(args.families, args.lengths, args.agents, changes)
     found, errors = _sweep(args, {title: functools.partial(work, title, task) for title, task in tasks.items()})
     rows = shown = list(found.values())
@@ -248,6 +252,7 @@ def _add_lengths(commands: Commands) -> None:
         metavar="K",
         help="tune instead, at one length: K random settings an agent, side by side, the best first",
     )
+    lengths.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
     lengths.add_argument(
         "--max-steps", type=multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
     )

@@ -6,19 +6,21 @@ first block, a fiftieth of the budget, whose mean return is.
 
 import dataclasses
 import itertools
+import json
 import math
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from recollect import compiled
+from recollect import compiled, files
 from recollect.agents import named
 from recollect.agents.base import Agent
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.secret_informant import SecretInformant
 from recollect.envs.t_maze import TMaze
-from recollect.errors import RecollectError
+from recollect.errors import FileError, RecollectError
 from recollect.statistics import share_interval
 from recollect.training import Progress, Result, train
 
@@ -30,7 +32,7 @@ FAMILIES: dict[str, Callable[[int], Any]] = {"t-maze": TMaze, "secret-informant"
 KINDS = {name: name for name in ("episodic", "fifo", "uniform", "none")} | {"gru": "gru-rtrl", "gru-full": "gru"}
 """What `recollect.agents.named` calls the agents here; gru-full is for the secret informant, whose loop is compiled."""
 
-_MEMORY = {"memory_size": 4, "hidden": 10}
+_MEMORY = {"memory_size": 32, "hidden": 10, "optimizer": "rmsprop"}
 SETTINGS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("episodic", "fifo", "uniform", "none"), _MEMORY),
     "gru": {"width": 10, "discount": 0.99},
@@ -106,6 +108,23 @@ def draw(name: str, count: int, fixed: Collection[str] = ()) -> list[dict[str, f
     shares = np.random.default_rng(0).random((count, len(ranges)))
     columns = [within.at(share) for within, share in zip(ranges.values(), shares.T, strict=True)]
     return [dict(zip(ranges, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
+
+
+def best(report: Path, agents: Sequence[str], count: int, fixed: Collection[str] = ()) -> dict[str, list[dict]]:
+    """The best settings of each agent in the report of a search, but for what is fixed."""
+    try:
+        rows = json.loads(files.read(report, files.LARGEST_JSON))["rows"]
+        own = {name: [row["settings"] for row in rows if row["agent"] == name][:count] for name in agents}
+        drawn = {
+            name: [{k: float(v) for k, v in one.items() if k in RANGES[name] and k not in fixed} for one in settings]
+            for name, settings in own.items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise FileError(f"{report} is not the report of a search") from error
+    for name, settings in drawn.items():
+        if not settings or not all(settings):
+            raise FileError(f"{report} has no settings of {name}")
+    return drawn
 
 
 def _quantile(values: np.ndarray, q: float) -> int | None:
