@@ -45,7 +45,6 @@ class Task:
 # One state, far back. For each kind of agent, 128 settings drawn at random (`recollect lengths --search`) in T-mazes of
 # 20; of the best, that which did best again: the memory's on memory_len-30, the GRU's in T-mazes of 80.
 _ONE_STATE: dict[str, Any] = {
-    "memory_size": 32,
     "optimizer": "rmsprop",
     "learning_rate": 0.0038,
     "square_decay": 0.987,
@@ -70,10 +69,12 @@ _ONE_STATE_GRU: dict[str, Any] = {
     "epsilon": 1e-10,
     "update_start": -0.6,
 }
-_FAR_BACK: dict[str, Any] = {
-    "episodic": tuple(_ONE_STATE.items()),
-    "recurrent": tuple(_ONE_STATE_GRU.items()),
-}
+
+
+def _far_back(length: int) -> dict[str, Any]:
+    """A memory that holds a whole episode, so that the query alone has to be learned; 32 are the least."""
+    own = {"memory_size": max(32, length + 2), **_ONE_STATE}
+    return {"episodic": tuple(own.items()), "recurrent": tuple(_ONE_STATE_GRU.items())}
 
 
 def _bsuite(experiment: str, number: int, length: int, **options: Any) -> Task:
@@ -144,7 +145,7 @@ _BITS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 25, 30, 40)
 _MINIGRID = {"S7": 0.26, "S9": 0.20, "S11": 0.25, "S13": 0.17}
 
 TASKS: dict[str, Task] = {
-    **{f"memory_len-{n}": _bsuite("memory_len", k, n, **_FAR_BACK) for k, n in enumerate(_LENGTHS)},
+    **{f"memory_len-{n}": _bsuite("memory_len", k, n, **_far_back(n)) for k, n in enumerate(_LENGTHS)},
     # The question is a number, up to the number of bits: an input so large takes a smaller step.
     **{
         f"memory_size-{n}": _bsuite("memory_size", k, 2, episodic=(("learning_rate", 0.01),))
@@ -171,7 +172,7 @@ TASKS: dict[str, Task] = {
             0.95,
             options=(("length", n),),
             oracle=(("length", n), ("oracle", True)),
-            **_FAR_BACK,
+            **_far_back(n),
         )
         for n in (5, 10, 20, 40, 80, 160)
     },
