@@ -35,7 +35,7 @@ ROOMS = {
     "progress": {"training"},
     "spaces": {"actions"},
     "host": {"agents", "prng"},
-    "native": {"actions", "agents", "host", "networks", "prng", "reservoir"},
+    "native": {"actions", "agents", "engines", "host", "networks", "prng", "reservoir"},
     "hosting": {"agents", "host", "native"},
     "normalization": set(),
     "fleet": {"host", "normalization", "spaces"},
@@ -61,7 +61,7 @@ OPTIONAL = {
     "bsuite": {"envs"},
     "tensorboardX": {"recording"},
     "stable_baselines3": {"bench"},
-    "numba": {"reservoir", "engines", "native", "bench", "experiments"},
+    "numba": {"reservoir", "engines", "native", "normalization", "envs", "bench", "experiments"},
     "optax": {"agents"},
     "cupy": {"engines"},
 }
