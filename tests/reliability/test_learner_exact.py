@@ -83,9 +83,9 @@ CASES = {
     "native": (NATIVE, Walk, {}),
     "native-fifo": (NATIVE.replace(memory="fifo"), Walk, {}),
     "native-uniform-each": (NATIVE.replace(memory="uniform"), Walk, {"copies": 2, "learners": "each", **BOTH}),
-    "native-traces": (NATIVE.replace(trace_decay=0.5), Walk, BOTH),
+    "native-rmsprop": (NATIVE.replace(trace_decay=0.5, optimizer="rmsprop"), Walk, BOTH),
     "shared": (NATIVE, Walk, {"copies": 3, **BOTH}),
-    "continuous": (NATIVE, Continuous, BOTH),
+    "continuous": (NATIVE.replace(optimizer="rmsprop"), Continuous, BOTH),
     "recurrent-each": (RecurrentActorCritic(width=4, window=3), Walk, {"copies": 2, "learners": "each"}),
 }
 
