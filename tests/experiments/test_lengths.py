@@ -75,7 +75,7 @@ def test_the_best_of_an_earlier_search(tmp_path):
             lengths.best(report, ["gru"], 2)
 
 
-@pytest.mark.parametrize("name", lengths.SETTINGS)
+@pytest.mark.parametrize("name", lengths.KINDS)
 def test_a_search_draws_the_same_settings_twice_and_within_their_ranges(name):
     ranges = lengths.RANGES[name]
     drawn = lengths.draw(name, 32)
@@ -85,7 +85,7 @@ def test_a_search_draws_the_same_settings_twice_and_within_their_ranges(name):
         assert (low <= values).all() and (values <= high).all() and len(set(values)) > 28  # to six digits
     env = SecretInformant(5)
     for settings in drawn:
-        lengths.make_agent(name, env, settings)
+        lengths.make_agent("secret-informant", name, env, settings)
     assert all("discount" not in settings for settings in lengths.draw(name, 4, fixed=["discount"]))
 
 
@@ -100,13 +100,19 @@ def test_the_tasks():
     found = lengths.tasks(["t-maze"], [5, 40], ["episodic", "gru"], {"width": 3, "memory_size": 2})
     assert list(found) == ["t-maze 5 episodic", "t-maze 5 gru", "t-maze 40 episodic", "t-maze 40 gru"]
     task = found["t-maze 40 gru"]
-    assert task.env == TMaze(40) and task.agent == RealTimeActorCritic(width=3, discount=0.99)
-    assert found["t-maze 5 episodic"].agent == EpisodicActorCritic(memory_size=2, hidden=10, optimizer="rmsprop")
+    assert task.env == TMaze(40) and task.agent == RealTimeActorCritic(
+        **{**lengths.SETTINGS["t-maze"]["gru"], "width": 3}
+    )
+    agent = found["t-maze 5 episodic"].agent
+    assert (agent.memory_size, agent.hidden, agent.optimizer, agent.query_rate) == (2, 10, "rmsprop", 1.13091)
+    (task,) = lengths.tasks(["secret-informant"], [7], ["episodic"], {}).values()
+    assert task.agent == EpisodicActorCritic(memory_size=4)
     (task,) = lengths.tasks(["secret-informant"], [7], ["gru-full"], {}).values()
     assert task.env == SecretInformant(7, decisions=1, actions=3)
-    assert task.agent == RecurrentActorCritic(width=10, discount=0.99, window=4 * 9)
+    assert task.agent == RecurrentActorCritic(width=5, learning_rate=0.003125, window=4 * 9)
     assert set(studies.LENGTHS_FAMILIES) == set(lengths.FAMILIES)
-    assert set(studies.LENGTHS_AGENTS) == set(lengths.SETTINGS) == set(lengths.KINDS)
+    assert set(studies.LENGTHS_AGENTS) == set(lengths.RANGES) == set(lengths.KINDS)
+    assert set(lengths.SETTINGS) == set(lengths.FAMILIES)
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

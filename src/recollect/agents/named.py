@@ -1,4 +1,4 @@
-"""The agents by the names that the command line and saved learners know them by. Everything but the memory is equal."""
+"""The agents by the names that the command line and saved learners know them by. The networks are the same in all."""
 
 import dataclasses
 import math

@@ -211,7 +211,7 @@ def _lengths(args: argparse.Namespace) -> None:
         for row in shown if args.search is not None else ():
             print(f"{row['agent']}:", *(f"--set {name}={value:g}" for name, value in row["settings"].items()))
     if args.json or args.out is not None or errors:
-        settings = {name: lengths.SETTINGS[name] for name in args.agents}
+        settings = {family: {name: lengths.SETTINGS[family][name] for name in args.agents} for family in args.families}
         write_report(args, {"settings": settings, "changes": changes, "rows": rows}, errors)
 
 

@@ -32,13 +32,48 @@ FAMILIES: dict[str, Callable[[int], Any]] = {"t-maze": TMaze, "secret-informant"
 KINDS = {name: name for name in ("episodic", "fifo", "uniform", "none")} | {"gru": "gru-rtrl", "gru-full": "gru"}
 """What `recollect.agents.named` calls the agents here; gru-full is for the secret informant, whose loop is compiled."""
 
-_MEMORY = {"memory_size": 32, "hidden": 10, "optimizer": "rmsprop"}
-SETTINGS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("episodic", "fifo", "uniform", "none"), _MEMORY),
-    "gru": {"width": 10, "discount": 0.99},
-    "gru-full": {"width": 10, "discount": 0.99},
+_MEMORY = {
+    "memory_size": 192,
+    "hidden": 10,
+    "optimizer": "rmsprop",
+    "learning_rate": 0.00205126,
+    "square_decay": 0.998888,
+    "discount": 0.999561,
+    "entropy": 0.000104874,
+    "surprise": 0.00137906,
+    "trace_decay": 0.225199,
+    "value_rate": 1.13586,
+    "policy_rate": 2.8495,
+    "query_rate": 1.13091,
+    "write_rate": 1.63892,
+    "query_gain": 0.0347269,
+    "write_gain": 0.2973,
+    "temperature_start": 0.308164,
+    "credit_cap": 3.25969,
 }
-"""The agents' options; all else is at its default."""
+_GRU = {
+    "width": 10,
+    "learning_rate": 0.00197975,
+    "discount": 0.945901,
+    "entropy": 0.0259617,
+    "decay": 0.997401,
+    "epsilon": 1.12531e-10,
+    "update_start": -0.591456,
+}
+_MEMORIES = ("episodic", "fifo", "uniform", "none")
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "t-maze": {**dict.fromkeys(_MEMORIES, _MEMORY), "gru": _GRU},
+    "secret-informant": {
+        **{name: {"memory_size": 4} for name in _MEMORIES},
+        "gru": {"width": 10, "discount": 0.99},
+        "gru-full": {"width": 5, "learning_rate": 0.003125},
+    },
+}
+"""The agents' options in each family; all else is at its default.
+
+The T-maze's are what `--search` and `--best` found, see docs/environments.md; the secret informant's are the robust
+preset's and what the paper's grid chose for its baseline.
+"""
 
 WINDOW = 4
 """The window of gru-full, in shortest episodes: one that only sometimes goes forward is still seen whole."""
@@ -86,20 +121,20 @@ _GRU_RANGES = {
     "epsilon": Range(1e-10, 0.01),
 }
 RANGES: dict[str, dict[str, Range]] = {
-    **dict.fromkeys(("episodic", "fifo", "uniform", "none"), _MEMORY_RANGES),
+    **dict.fromkeys(_MEMORIES, _MEMORY_RANGES),
     "gru": {**_GRU_RANGES, "update_start": Range(-6.0, 1.0, "linear")},
     "gru-full": _GRU_RANGES,  # whose compiled loop begins at 0
 }
 """What a search draws from."""
 
 
-def make_agent(name: str, env: Any, changes: dict[str, Any]) -> Any:
-    """The agent called ``name`` for an environment, with those of the changes that are options of its kind."""
+def make_agent(family: str, name: str, env: Any, changes: dict[str, Any]) -> Any:
+    """The agent called ``name`` for an environment of a family, with what changes are options of its kind."""
     kind = KINDS[name]
     options = {"window": WINDOW * env.shortest_episode} if name == "gru-full" else {}
     known = {field.name for field in dataclasses.fields(named.NAMES[kind][0])}  # type: ignore[arg-type]
     own = {option: value for option, value in changes.items() if option in known}
-    return named.make(kind, **{**options, **SETTINGS[name], **own})
+    return named.make(kind, **{**options, **SETTINGS[family][name], **own})
 
 
 def draw(name: str, count: int, fixed: Collection[str] = ()) -> list[dict[str, float]]:
@@ -175,7 +210,7 @@ def tasks(
         if name == "gru-full" and family != "secret-informant":
             raise RecollectError(f"gru-full runs on secret-informant alone, not on {family}: take gru there")
         env = FAMILIES[family](length)
-        agent = make_agent(name, env, changes)
+        agent = make_agent(family, name, env, changes)
         unused -= {field.name for field in dataclasses.fields(agent)}
         found[f"{family} {length} {name}"] = Task({"family": family, "length": length, "agent": name}, agent, env)
     if unused:
