@@ -12,6 +12,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "recollect"
 # Each room may import the rooms listed; "errors" and "_version" are open to all.
 ROOMS = {
     "reservoir": set(),
+    "cores": set(),
+    "ranges": set(),
     "prng": set(),
     "files": set(),
     "checkpoints": {"files"},
@@ -42,13 +44,13 @@ ROOMS = {
     "player": {"agents", "fleet", "host", "hosting", "normalization", "prng", "spaces"},
     "recording": {"files", "runs"},
     "callbacks": set(),
-    "engines": {"actions", "agents", "envs", "reservoir", "prng"},
+    "engines": {"actions", "agents", "cores", "envs", "reservoir", "prng"},
 }
 ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
 ROOMS["resuming"] = {"callbacks", "checkpoints", "files", "learner", "recording", "runs"}
 ROOMS["tasks"] = set()
 ROOMS["inspection"] = {"agents", "learner"}
-ROOMS["benchmark"] = {"agents", "interrupts", "learner", "statistics", "tasks"}
+ROOMS["benchmark"] = {"agents", "interrupts", "learner", "ranges", "statistics", "tasks"}
 ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner", "native"}
 ROOMS["experiments"] = set(ROOMS) - {"progress", "bench", "benchmark", "inspection", "learner", "resuming"}
 ROOMS["commands"] = set(ROOMS)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from recollect import Learner, benchmark, cli, inspection, progress
+from recollect import Learner, benchmark, cli, inspection, progress, ranges
 from recollect.agents import named
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
@@ -68,10 +68,54 @@ def test_a_small_benchmark_from_end_to_end(tmp_path, capsys):
     assert "no task 'no-such'" in capsys.readouterr().err
 
 
+def test_a_benchmark_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    out, tried, pair = tmp_path / "results.json", [], benchmark.pair
+
+    def fail_at_none(task, agent, *rest, **options):
+        tried.append(agent)
+        if agent == "none" and len(tried) < 3:
+            raise RuntimeError("no luck")
+        return pair(task, agent, *rest, **options)
+
+    monkeypatch.setattr(benchmark, "pair", fail_at_none)
+    command = ["benchmark", "memory", "--tasks", "t-maze-5", "--agents", "episodic,none", "--seeds", "1", "--jobs", "1"]
+    command += ["--scale", "0.002", "--out", str(out)]
+    assert cli.main(command) == 1 and "no luck" in capsys.readouterr().err
+    assert cli.main(command) == 1 and "exists already" in capsys.readouterr().err
+    assert cli.main([*command, "--resume"]) == 0 and tried == ["episodic", "none", "none"]
+    report = json.loads(out.read_text())
+    assert [row["agent"] for row in report["rows"]] == ["episodic", "none"] and set(report["over_tasks"]) == {
+        "episodic",
+        "none",
+    }
+
+
+def test_a_search_ranks_its_settings(tmp_path, capsys):
+    out = tmp_path / "search.json"
+    arguments = ["--tasks", "t-maze-5", "--agents", "episodic,gru", "--seeds", "2", "--scale", "0.002"]
+    command = ["benchmark", "memory", *arguments, "--search", "3", "--set", "discount=0.5", "--out", str(out)]
+    assert cli.main(command) == 0
+    report, shown = json.loads(out.read_text()), capsys.readouterr().out
+    assert [row["agent"] for row in report["rows"]] == ["episodic"] * 3 + ["gru"] * 3
+    for agent in ("episodic", "gru"):
+        own = [row for row in report["rows"] if row["agent"] == agent]
+        drawn = ranges.draw(benchmark.RANGES[agent], 3, ["discount"])
+        assert sorted(map(str, drawn)) == sorted(str(row["settings"]) for row in own)
+        merits = [(row["solved"], row["whole"]) for row in own]
+        assert merits == sorted(merits, reverse=True)
+    assert f"learning_rate={report['rows'][0]['settings']['learning_rate']:g}" in shown
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--set", "discount=0.5"]) == 1
+    assert "--set: options are fixed for a --search" in capsys.readouterr().err
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--search", "2", "--set", "nonsense=1"]) == 1
+    assert "has no option 'nonsense'" in capsys.readouterr().err
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--agents", "oracle", "--search", "2"]) == 1
+    assert "the oracle is not tuned" in capsys.readouterr().err
+
+
 def test_the_benchmark_says_how_far_it_is(monkeypatch, capsys):
     """Also between two rows of metrics, which can be minutes apart, and before the first."""
     monkeypatch.setattr(progress, "EVERY", 0.0)
-    benchmark.run(["t-maze-5"], ["none"], 2, 0.1, lambda _: None, progress=True)
+    benchmark.pair("t-maze-5", "none", range(2), 0.1, progress=True)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > benchmark.BLOCKS and all("recollect/TMaze-v0 none: " in line for line in lines)
     assert " of 14,000 steps" in lines[0] and "steps/s" not in lines[0]
@@ -80,7 +124,7 @@ def test_the_benchmark_says_how_far_it_is(monkeypatch, capsys):
 
 def test_the_benchmarks_seeds_count_from_where_one_says(capsys):
     def curves(seeds, first_seed):
-        rows = benchmark.run(["t-maze-5"], ["episodic"], seeds, 0.01, lambda _: None, first_seed)
+        rows = benchmark.pair("t-maze-5", "episodic", range(first_seed, first_seed + seeds), 0.01)
         return {row["seed"]: (row["curve"], row["episodes"]) for row in rows}
 
     three = curves(3, 6)

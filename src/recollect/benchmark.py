@@ -1,14 +1,18 @@
 """`recollect benchmark memory`: every agent on every task, many seeds, and what can be said of it with confidence."""
 
+import functools
+import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from recollect import ranges
 from recollect.agents import named
 from recollect.errors import RecollectError
 from recollect.interrupts import Interrupted
@@ -20,53 +24,97 @@ BLOCKS = 50
 """Parts of a run over which returns are averaged; the last five are its result."""
 LAST_SEED = 2**31 - 2
 
+_ANY_HORIZON = {"discount": ranges.Range(0.0, 0.9999, "gap")}
+RANGES = {
+    agent: {**(ranges.GRU if agent.startswith("gru") else ranges.MEMORY), **_ANY_HORIZON}
+    for agent in AGENTS
+    if agent != "oracle"
+}
+"""What a search draws from: as elsewhere, but for horizons, which are short in tasks that reward each step."""
 
-def check(tasks: Sequence[str], agents: Sequence[str], seeds: int = 1, first_seed: int = 0) -> None:
+
+def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
     """Refuse unknown names, and seeds that no agent can have, before anything is run."""
-    if seeds < 1 or first_seed < 0 or first_seed + seeds > LAST_SEED + 1:
-        raise RecollectError(f"{seeds} seeds from {first_seed} on: at least one is needed, all from 0 to {LAST_SEED}")
+    if not seeds or seeds[0] < 0 or seeds[-1] > LAST_SEED:
+        raise RecollectError(
+            f"{len(seeds)} seeds from {seeds.start} on: at least one is needed, all from 0 to {LAST_SEED}"
+        )
     for kind, names, known in (("task", tasks, TASKS), ("agent", agents, AGENTS)):
         for name in names:
             if name not in known:
                 raise RecollectError(f"no {kind} {name!r}; there are {', '.join(known)}")
 
 
-def run(
-    tasks: Sequence[str],
-    agents: Sequence[str],
-    seeds: int,
-    scale: float,
-    on_row: Callable[[dict[str, Any]], None],
-    first_seed: int = 0,
-    progress: bool = False,
-) -> list[dict[str, Any]]:
-    """One row a task, agent and seed.
+def units(
+    tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float = 1.0, progress: bool = False
+) -> dict[str, Callable[[], list[dict[str, Any]]]]:
+    """One piece of work a task and agent, by name, each giving a row a seed; what is wrong is said here.
 
     Args:
         tasks: by name.
-        agents: by name.
-        seeds: runs of each pair; they are played side by side.
+        agents: by name; the oracle where the task offers one.
+        seeds: of each pair; they are played side by side.
         scale: factor on every task's number of steps.
-        on_row: called with each row as it is done.
-        first_seed: seeds count from here.
         progress: say on stderr how far each pair is.
     """
-    check(tasks, agents, seeds, first_seed)
-    rows = []
-    for name in tasks:
-        for agent in agents:
-            if agent == "oracle" and TASKS[name].oracle is None:
-                continue
-            for row in _run_pair(name, TASKS[name], agent, range(first_seed, first_seed + seeds), scale, progress):
-                rows.append(row)
-                on_row(row)
-    return rows
+    check(tasks, agents, seeds)
+    return {
+        f"{task} {agent}": functools.partial(pair, task, agent, seeds, scale, progress=progress)
+        for task in tasks
+        for agent in agents
+        if agent != "oracle" or TASKS[task].oracle is not None
+    }
 
 
-def _run_pair(name: str, task: Task, agent: str, seeds: range, scale: float, progress: bool) -> list[dict[str, Any]]:
+def search_units(
+    tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float, count: int, fixed: dict[str, Any]
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """One piece of work a task, agent and setting, each giving a row; ``fixed`` holds for all of them."""
+    check(tasks, agents, seeds)
+    if "oracle" in agents:
+        raise RecollectError("the oracle is not tuned: it is the agent without memory, where none is needed")
+    found = {}
+    for task, agent in itertools.product(tasks, agents):
+        named.make(agent, **TASKS[task].agent_options(agent) | fixed)
+        for k, drawn in enumerate(ranges.draw(RANGES[agent], count, fixed)):
+            found[f"{task} {agent} {k}"] = functools.partial(_try, task, agent, seeds, scale, fixed, drawn)
+    return found
+
+
+def _try(
+    task: str, agent: str, seeds: range, scale: float, fixed: dict[str, Any], drawn: dict[str, float]
+) -> dict[str, Any]:
+    """What came of one setting."""
+    rows = pair(task, agent, seeds, scale, fixed | drawn)
+    (line,) = table(rows)
+    mean = float(np.mean([row["whole"] for row in rows]))
+    known = {name: line[name] for name in ("task", "agent", "seeds", "solved", "return", "median_steps")}
+    return known | {"whole": mean, "steps": rows[0]["steps"], "settings": drawn}
+
+
+def ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The settings of a search, the best of each task and agent first: by seeds solved, then by how soon.
+
+    The mean return of all episodes of training tells that.
+    """
+    merit = lambda row: (-row["solved"], math.inf if row["whole"] is None else -row["whole"])  # noqa: E731
+    pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
+    return [row for own in pairs for row in sorted((r for r in rows if (r["task"], r["agent"]) == own), key=merit)]
+
+
+def pair(
+    name: str,
+    agent: str,
+    seeds: range,
+    scale: float,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    progress: bool = False,
+) -> list[dict[str, Any]]:
+    """One agent on one task: a row a seed."""
+    task = TASKS[name]
     steps = max(BLOCKS, int(task.steps * scale)) // BLOCKS * BLOCKS
     options = dict((task.oracle if agent == "oracle" else None) or task.options)
-    made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent))
+    made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent) | dict(changes))
     learner = Learner(
         made,
         task.env,

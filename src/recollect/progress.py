@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ def showing(label: str, start: int, goal: int, wanted: bool) -> Iterator[Callabl
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or multiprocessing.parent_process() is not None:  # a terminal is shared with others
         yield _line_of_metrics(label, goal)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -89,13 +89,6 @@ def test_a_search_draws_the_same_settings_twice_and_within_their_ranges(name):
     assert all("discount" not in settings for settings in lengths.draw(name, 4, fixed=["discount"]))
 
 
-def test_scales_of_a_range():
-    half = np.array([0.5])
-    assert lengths.Range(0.01, 1.0).at(half) == 0.1
-    assert lengths.Range(0.0, 1.0, "linear").at(half) == 0.5
-    assert lengths.Range(0.9, 0.999, "gap").at(half) == 0.99
-
-
 def test_the_tasks():
     found = lengths.tasks(["t-maze"], [5, 40], ["episodic", "gru"], {"width": 3, "memory_size": 2})
     assert list(found) == ["t-maze 5 episodic", "t-maze 5 gru", "t-maze 40 episodic", "t-maze 40 gru"]

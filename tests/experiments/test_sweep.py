@@ -1,6 +1,9 @@
 """Sweeps: one failed unit is recorded, the rest go on, and resuming does only what is missing."""
 
+import functools
 import json
+import math
+import os
 
 import pytest
 
@@ -40,6 +43,22 @@ def test_damaged_journals_are_named(tmp_path, content):
     sweep.journal_of(tmp_path / "r").write_bytes(content)
     with pytest.raises(FileError, match=r"line [12] is not a line of a sweep"):
         sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)
+
+
+def test_units_in_processes_are_those_in_this_one(tmp_path):
+    works = {name: functools.partial(math.sqrt, x) for name, x in {"a": 4.0, "b": -1.0, "c": 9.0, "d": 16.0}.items()}
+    said: list[str] = []
+    found = sweep.run_all(works, {}, tmp_path / "report.json", say=said.append, jobs=2)
+    rows, errors = sweep.run_all(works, {})
+    assert found == (rows, errors) and rows == {"a": 2.0, "c": 3.0, "d": 4.0} and list(errors) == ["b"]
+    assert list(found[0]) == list(rows) and len(said) == 4  # in the order of the units, however they ended
+    assert sweep.run_all(works, {}, tmp_path / "report.json", resume=True, jobs=2) == (rows, errors)
+
+
+def test_a_process_that_dies_fails_its_units(tmp_path):
+    """And does not keep the sweep waiting."""
+    rows, errors = sweep.run_all({"a": functools.partial(os._exit, 3), "b": functools.partial(os._exit, 3)}, {}, jobs=2)
+    assert rows == {} and all("BrokenProcessPool" in error for error in errors.values()) and len(errors) == 2
 
 
 def test_nothing_is_kept_without_a_place(tmp_path, monkeypatch):

@@ -1,12 +1,15 @@
 """``recollect benchmark``: agents on tasks that ask for memory."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from recollect.commands.arguments import Commands, count, multiple, names, seed
-from recollect.commands.reports import print_table, write_report
+from recollect.commands.arguments import Commands, add_resume, count, multiple, names, seed, setting
+from recollect.commands.reports import check_out, print_table, run_units, write_report
+from recollect.cores import cores
 from recollect.errors import RecollectError
+
+SHOWN = 5
+"""Settings of a search that are printed, of each task and agent."""
 
 
 def _benchmark(args: argparse.Namespace) -> None:
@@ -14,16 +17,17 @@ def _benchmark(args: argparse.Namespace) -> None:
     from recollect.provenance import plain
     from recollect.tasks import DEFAULT, TASKS
 
-    if args.out is not None and args.out.exists():
-        raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
     tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
-    benchmark.check(tasks, agents, args.seeds, args.first_seed)
-
-    def show(row: dict) -> None:
-        text = f"{row['task']} {row['agent']} seed {row['seed']}: return {row['final']:.3f}, {row['seconds']:.0f} s"
-        print(f"  {text}", file=sys.stderr, flush=True)
-
-    rows = benchmark.run(tasks, agents, args.seeds, args.scale, show, args.first_seed, progress=True)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    check_out(args)
+    if args.search is not None:
+        _search(args, tasks, agents, seeds)
+        return
+    if args.set:
+        raise RecollectError("--set: options are fixed for a --search; the benchmark's own are in recollect.tasks")
+    units = benchmark.units(tasks, agents, seeds, args.scale, progress=True)
+    found, errors = run_units(args, units, args.jobs)
+    rows = [row for pair in found.values() for row in pair]
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
     print_table(
         ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],
@@ -57,9 +61,41 @@ def _benchmark(args: argparse.Namespace) -> None:
             }
             for task in tasks
         }
-        report = {"scale": args.scale, "options": options, "table": lines, "rows": rows}
-        write_report(args, plain(report), {})
-        print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
+        if rows:
+            print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
+        report = {"scale": args.scale, "options": options, "table": lines, "over_tasks": together, "rows": rows}
+        write_report(args, plain(report), errors)
+    elif errors:
+        raise RecollectError("; ".join(f"{name}: {error}" for name, error in errors.items()))
+
+
+def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str, ...], seeds: range) -> None:
+    from recollect import benchmark
+
+    fixed = dict(args.set)
+    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed)
+    found, errors = run_units(args, units, args.jobs)
+    rows = benchmark.ranked(list(found.values()))
+    pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
+    shown = [row for own in pairs for row in [r for r in rows if (r["task"], r["agent"]) == own][:SHOWN]]
+    columns = ["task", "agent", "solved", "return at the end", "over all episodes", "median steps"]
+    print_table(
+        columns,
+        [
+            [
+                row["task"],
+                row["agent"],
+                f"{row['solved']} of {row['seeds']}",
+                *("-" if row[name] is None else f"{row[name]:.3f}" for name in ("return", "whole")),
+                "-" if row["median_steps"] in (None, "inf", float("inf")) else f"{row['median_steps']:,}",
+            ]
+            for row in shown
+        ],
+    )
+    for row in shown:
+        print(f"{row['task']} {row['agent']}:", *(f"{name}={value:g}" for name, value in row["settings"].items()))
+    if args.out is not None or errors:
+        write_report(args, {"scale": args.scale, "fixed": fixed, "rows": rows}, errors)
 
 
 def register(commands: Commands) -> None:
@@ -72,5 +108,23 @@ def register(commands: Commands) -> None:
     suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
     suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
+    suite.add_argument(
+        "--jobs", type=count, default=cores(), help="pairs that run at once, in processes (default: one a core)"
+    )
+    suite.add_argument(
+        "--search",
+        type=count,
+        metavar="K",
+        help="tune instead: K random settings a task and agent, the same ones every time, the best first",
+    )
+    suite.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the agents that a --search does not draw",
+    )
     suite.add_argument("--out", type=Path, help="JSON file for the results; a picture is put beside it")
+    add_resume(suite)
     suite.set_defaults(run=_benchmark)

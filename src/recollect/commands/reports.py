@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable, Mapping
 
 from recollect.errors import RecollectError
 
@@ -47,6 +48,21 @@ def check_out(args: argparse.Namespace) -> None:
             args.out.unlink()
     except OSError as error:
         raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
+
+
+def run_units(
+    args: argparse.Namespace, units: Mapping[str, Callable[[], object]], jobs: int = 1
+) -> tuple[dict, dict[str, str]]:
+    """Do all units, or those that are missing; the config is what was asked, but for where and how to watch."""
+    from recollect.experiments.sweep import run_all
+
+    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs")
+    config = {name: value for name, value in vars(args).items() if name not in aside}
+
+    def say(text: str) -> None:
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    return run_all(units, config, args.out, resume=args.resume, say=say, jobs=jobs)
 
 
 def write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:

@@ -7,12 +7,10 @@ import argparse
 import dataclasses
 import functools
 import json
-import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from recollect.commands.arguments import Commands, count, counts, multiple, names_among, seed, setting
-from recollect.commands.reports import check_out, print_table, progress, write_report
+from recollect.commands.arguments import Commands, add_resume, count, counts, multiple, names_among, seed, setting
+from recollect.commands.reports import check_out, print_table, progress, run_units, write_report
 from recollect.commands.reproduce import FIGURES
 from recollect.errors import RecollectError
 
@@ -44,25 +42,6 @@ def _add_plot(commands: Commands) -> None:
     plot = commands.add_parser("plot", help="draw a run again from its folder")
     plot.add_argument("folder", type=Path, metavar="DIR")
     plot.set_defaults(run=_plot)
-
-
-def _sweep(args: argparse.Namespace, units: Mapping[str, Callable[[], object]]) -> tuple[dict, dict]:
-    """Do all units, or those that are missing; the config is what was asked, but for where and how to watch."""
-    from recollect.experiments.sweep import run_all
-
-    aside = ("run", "out", "resume", "records", "draw", "picture", "json")
-    config = {name: value for name, value in vars(args).items() if name not in aside}
-
-    def say(text: str) -> None:
-        print(f"  {text}", file=sys.stderr, flush=True)
-
-    return run_all(units, config, args.out, resume=args.resume, say=say)
-
-
-def _add_resume(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--resume", action="store_true", help="go on with the report of --out: do only what is missing or failed"
-    )
 
 
 def _changes(settings: list[tuple[str, object]]) -> dict[str, object]:
@@ -98,7 +77,7 @@ def _study(args: argparse.Namespace) -> None:
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     limits = {"times_budget": 1 if args.once else 2, "max_steps": args.max_steps}
     units = study.units(args.agents, experiments, seeds, changes, watch=Lines, **limits)
-    rows, errors = _sweep(args, units)
+    rows, errors = run_units(args, units)
     write_report(args, {"changes": changes, "rows": list(rows.values())}, errors)
 
 
@@ -125,7 +104,7 @@ def _add_study(commands: Commands) -> None:
     )
     study.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     study.set_defaults(run=_study)
-    _add_resume(study)
+    add_resume(study)
 
 
 def _atlas(args: argparse.Namespace) -> None:
@@ -143,7 +122,7 @@ def _atlas(args: argparse.Namespace) -> None:
     check_out(args)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     units = atlas.units(_experiments(args), seeds, args.parts, max_steps=args.max_steps, watch=Lines)
-    found, errors = _sweep(args, units)
+    found, errors = run_units(args, units)
     write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
 
 
@@ -166,7 +145,7 @@ def _add_atlas(commands: Commands) -> None:
     atlas.add_argument("--draw", type=Path, metavar="JSON", help="no training: draw the page from such a file")
     atlas.add_argument("--picture", type=Path, help="where --draw puts it; default: beside the file")
     atlas.set_defaults(run=_atlas)
-    _add_resume(atlas)
+    add_resume(atlas)
 
 
 def _lengths(args: argparse.Namespace) -> None:
@@ -200,7 +179,7 @@ def _lengths(args: argparse.Namespace) -> None:
 
     earlier = args.best and lengths.best(Path(args.best), args.agents, args.search or 1, changes)
     tasks = lengths.tasks(args.families, args.lengths, args.agents, changes)
-    found, errors = _sweep(args, {title: functools.partial(work, title, task) for title, task in tasks.items()})
+    found, errors = run_units(args, {title: functools.partial(work, title, task) for title, task in tasks.items()})
     rows = shown = list(found.values())
     if args.search is not None:
         rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))
@@ -263,7 +242,7 @@ def _add_lengths(commands: Commands) -> None:
         "--draw", type=Path, nargs="+", metavar="JSON", help="no training: draw the rows of such files together"
     )
     lengths.set_defaults(run=_lengths)
-    _add_resume(lengths)
+    add_resume(lengths)
 
 
 def _extensions(args: argparse.Namespace) -> None:
@@ -341,7 +320,7 @@ def _tune(args: argparse.Namespace) -> None:
         f"width {width}": functools.partial(try_width, args.decisions, width, rates, args.episodes)
         for width in args.widths
     }
-    found, errors = _sweep(args, units)
+    found, errors = run_units(args, units)
     rows = [row for rows in found.values() for row in rows]
     write_report(args, {"decisions": args.decisions, "rows": ranked(rows)}, errors)
 
@@ -354,7 +333,7 @@ def _add_tune(commands: Commands) -> None:
     tune.add_argument("--episodes", type=count, help="default: the paper's 25,000 or 50,000")
     tune.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     tune.set_defaults(run=_tune)
-    _add_resume(tune)
+    add_resume(tune)
 
 
 def _readings(args: argparse.Namespace) -> None:
@@ -380,7 +359,7 @@ def _readings(args: argparse.Namespace) -> None:
         return list(rows)
 
     which = {k: program for k, program in enumerate(programs()) if k % args.parts == args.part}
-    found, errors = _sweep(args, {f"program {k}": functools.partial(work, k, p) for k, p in which.items()})
+    found, errors = run_units(args, {f"program {k}": functools.partial(work, k, p) for k, p in which.items()})
     rows = [row for rows in found.values() for row in rows]
     ranked = sorted(rows, key=lambda r: (r["solved_at_end"], r["solved"], r["finished"]), reverse=True)
     write_report(args, {"figure": args.figure, "readings": ranked}, errors)
@@ -399,7 +378,7 @@ def _add_readings(commands: Commands) -> None:
     readings.add_argument("--records", type=count, default=20, help="steps of one compiled call, in 500 (default: 20)")
     readings.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     readings.set_defaults(run=_readings)
-    _add_resume(readings)
+    add_resume(readings)
 
 
 def register(commands: Commands) -> None:

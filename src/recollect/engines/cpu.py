@@ -8,7 +8,6 @@ W, on its company or on the number of threads.
 """
 
 import functools
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.cores import cores
 from recollect.engines import packing
 from recollect.engines.lanes import (
     absolute,
@@ -1037,7 +1037,7 @@ def advance(
         width: runs a block, 1, 4, 8 or 16; None to choose. Results do not depend on it, nor on ``threads``.
         threads: None for one a core.
     """
-    threads = threads or len(os.sched_getaffinity(0))
+    threads = threads or cores()
     hyper = np.asarray(packing.hyperparameters(agents))
     traces = bool(np.any(hyper[HYPER.trace_decay] > 0))  # without, those in ``packed`` are left as they are
     floats, ints, sums, drops = (_writable(table) for table in packed)

@@ -11,7 +11,6 @@ company nor on W.
 """
 
 import functools
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.cores import cores
 from recollect.engines.lanes import (
     FloatLike,
     IntLike,
@@ -721,7 +721,7 @@ class Engine:
         """
         self.layout, self.limits, self.settings = _layout(agent, env), limits, settings
         self.table = np.ascontiguousarray(env.states, np.float32).ravel()
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or cores()
         share = min(-(-len(settings) // self.threads), WIDTHS[-1])
         self.width = width or next(W for W in WIDTHS if share <= W)
         self.pace = 0.0  # seconds a step of a block

@@ -1,6 +1,5 @@
 """Groups of seeds trained side by side in threads, one a core, each reporting and taking snapshots as it goes."""
 
-import os
 import queue
 import threading
 import time
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recollect.cores import cores
 from recollect.training import Progress, Result
 
 PATIENCE = 15.0  # seconds that threads get to end after a failure or an interrupt
@@ -87,7 +87,7 @@ def reports(tasks: Sequence[Task], inbox: Inbox, stop: threading.Event, every: f
         inbox.put(_End())
 
     # Daemons, so that the process can end without them, also by a second Ctrl-C while they are waited for.
-    at_work = min(max(2, _cores()), len(tasks))
+    at_work = min(max(2, cores()), len(tasks))
     threads = [threading.Thread(target=work, daemon=True) for _ in range(at_work)]
     deadline = None
     try:
@@ -111,8 +111,3 @@ def reports(tasks: Sequence[Task], inbox: Inbox, stop: threading.Event, every: f
         deadline = deadline or time.monotonic() + PATIENCE
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2

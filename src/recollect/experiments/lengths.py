@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recollect import compiled, files
+from recollect import compiled, files, ranges
 from recollect.agents import named
 from recollect.agents.base import Agent
 from recollect.agents.recurrent import RecurrentActorCritic
@@ -79,53 +79,12 @@ WINDOW = 4
 """The window of gru-full, in shortest episodes: one that only sometimes goes forward is still seen whole."""
 
 
-class Range(NamedTuple):
-    """Where a number is drawn from: evenly, or evenly in its logarithm, or in the logarithm of what it lacks to 1."""
-
-    low: float
-    high: float
-    scale: str = "log"
-
-    def at(self, share: np.ndarray) -> np.ndarray:
-        """The number at each share of the way from low to high, to six digits."""
-        if self.scale == "linear":
-            found = self.low + share * (self.high - self.low)
-        elif self.scale == "log":
-            found = self.low * (self.high / self.low) ** share
-        else:
-            found = 1 - (1 - self.low) * ((1 - self.high) / (1 - self.low)) ** share
-        return np.array([float(f"{x:.6g}") for x in found])
-
-
-_MEMORY_RANGES = {
-    "learning_rate": Range(0.0001, 0.03),
-    "square_decay": Range(0.9, 0.9999, "gap"),
-    "discount": Range(0.9, 0.9999, "gap"),
-    "entropy": Range(1e-5, 0.03),
-    "surprise": Range(0.001, 0.3),
-    "trace_decay": Range(0.0, 0.95, "linear"),
-    "value_rate": Range(0.25, 4.0),
-    "policy_rate": Range(0.25, 4.0),
-    "query_rate": Range(0.1, 4.0),
-    "write_rate": Range(0.1, 10.0),
-    "query_gain": Range(0.03, 3.0),
-    "write_gain": Range(0.03, 3.0),
-    "temperature_start": Range(0.1, 3.0),
-    "credit_cap": Range(1.0, 30.0),
+RANGES: dict[str, dict[str, ranges.Range]] = {
+    **dict.fromkeys(_MEMORIES, ranges.MEMORY),
+    "gru": ranges.GRU,
+    "gru-full": {name: within for name, within in ranges.GRU.items() if name != "update_start"},
 }
-_GRU_RANGES = {
-    "learning_rate": Range(0.0001, 0.03),
-    "discount": Range(0.9, 0.9999, "gap"),
-    "entropy": Range(1e-5, 0.03),
-    "decay": Range(0.8, 0.9999, "gap"),
-    "epsilon": Range(1e-10, 0.01),
-}
-RANGES: dict[str, dict[str, Range]] = {
-    **dict.fromkeys(_MEMORIES, _MEMORY_RANGES),
-    "gru": {**_GRU_RANGES, "update_start": Range(-6.0, 1.0, "linear")},
-    "gru-full": _GRU_RANGES,  # whose compiled loop begins at 0
-}
-"""What a search draws from."""
+"""What a search draws from; the compiled loop of gru-full knows no ``update_start``."""
 
 
 def make_agent(family: str, name: str, env: Any, changes: dict[str, Any]) -> Any:
@@ -138,11 +97,8 @@ def make_agent(family: str, name: str, env: Any, changes: dict[str, Any]) -> Any
 
 
 def draw(name: str, count: int, fixed: Collection[str] = ()) -> list[dict[str, float]]:
-    """Settings of an agent drawn at random, but for what is fixed; the first of many are those of few."""
-    ranges = {option: within for option, within in RANGES[name].items() if option not in fixed}
-    shares = np.random.default_rng(0).random((count, len(ranges)))
-    columns = [within.at(share) for within, share in zip(ranges.values(), shares.T, strict=True)]
-    return [dict(zip(ranges, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
+    """Settings of an agent drawn at random, but for what is fixed."""
+    return ranges.draw(RANGES[name], count, fixed)
 
 
 def best(report: Path, agents: Sequence[str], count: int, fixed: Collection[str] = ()) -> dict[str, list[dict]]:
