@@ -23,7 +23,7 @@ from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault, NotRepeatableError
 from recollect.host import blank_rows
 from recollect.interrupts import Interrupted
-from recollect.native import NativeHost
+from recollect.native.host import NativeHost
 from recollect.normalization import Normalizer
 from recollect.resuming import resume
 from reliability import commands

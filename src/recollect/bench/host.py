@@ -11,7 +11,7 @@ from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.learner import Learner
-from recollect.native import NativeHost
+from recollect.native.host import NativeHost
 
 REPEATS = 20
 """Short measurements, of which the best counts: on a machine that does other things too, most are spoilt."""
