@@ -86,7 +86,12 @@ CASES = {
     "native-rmsprop": (NATIVE.replace(trace_decay=0.5, optimizer="rmsprop"), Walk, BOTH),
     "shared": (NATIVE, Walk, {"copies": 3, **BOTH}),
     "continuous": (NATIVE.replace(optimizer="rmsprop"), Continuous, BOTH),
-    "recurrent-each": (RecurrentActorCritic(width=4, window=3), Walk, {"copies": 2, "learners": "each"}),
+    "native-recurrent": (RecurrentActorCritic(width=4, window=3), Walk, BOTH),
+    "recurrent-each": (
+        RecurrentActorCritic(width=4, window=3, activation="relu"),
+        Walk,
+        {"copies": 2, "learners": "each"},
+    ),
 }
 
 

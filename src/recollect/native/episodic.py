@@ -31,6 +31,7 @@ from recollect.native.kernels import (
     softmax,
     tanh_each,
     uniform,
+    value,
 )
 from recollect.native.memory import add, clear
 
@@ -253,14 +254,6 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def value(sizes, theta, observation):
-    """V(S)."""
-    hidden, one = np.empty(sizes[1], np.float32), np.empty(1, np.float32)
-    shallow(theta, 0, sizes[0], sizes[1], 1, observation, hidden, one)
-    return one[0] if sizes[6] else math.tanh(one[0])
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
 def _along_traces(traces, grad, ready, delta, decay):
     """Write the new traces over ``grad``, and over ``ready``, the entropy's gradient, the direction of the step."""
     delta, decay = np.float32(delta), np.float32(decay)  # float64 would halve what is done at once
@@ -276,12 +269,12 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
 
     Returns whether the update was finite; one that is not is not made.
     """
-    s, n, tracing, rms = sizes[0], sizes[3], sizes[7], sizes[9]
+    s, h, _, n, _, _, linear, tracing, _, rms = sizes
     discount, decay, entropy, surprise, cap, terminal_value, floor, keep = settings
     extra = row[2 * s :]
     over = extra[TERMINATED] > 0 or extra[TRUNCATED] > 0
-    v_next = terminal_value if extra[TERMINATED] > 0 else value(sizes, theta, row[:s])
-    delta = extra[REWARD] + discount * v_next - value(sizes, theta, seen[0])
+    v_next = terminal_value if extra[TERMINATED] > 0 else value(theta, s, h, linear, row[:s])
+    delta = extra[REWARD] + discount * v_next - value(theta, s, h, linear, seen[0])
     openness = entropy + surprise * abs(delta)
     grad = np.empty(len(theta), np.float32)
     moved = grad

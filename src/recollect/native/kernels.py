@@ -86,6 +86,14 @@ def shallow_back(theta, grad, at, into, h, out, x, hidden, d_y, d_hidden):
     outer(grad, at, h, into, x, d_hidden)
 
 
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def value(theta, s, h, linear, observation):
+    """V(S); the value network is at the beginning of θ."""
+    hidden, one = np.empty(h, np.float32), np.empty(1, np.float32)
+    shallow(theta, 0, s, h, 1, observation, hidden, one)
+    return one[0] if linear else math.tanh(one[0])
+
+
 @njit(cache=True, error_model="numpy")
 def softmax(p, count):
     """Write the softmax of the first ``count`` over them."""
