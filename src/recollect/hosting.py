@@ -6,9 +6,9 @@ from typing import Any
 from recollect.agents.base import Agent
 from recollect.host import Host
 from recollect.native.episodic_host import EpisodicHost
-from recollect.native.gated_host import RecurrentHost
+from recollect.native.gated_host import RealTimeHost, RecurrentHost
 
-NATIVE = (EpisodicHost, RecurrentHost)
+NATIVE = (EpisodicHost, RecurrentHost, RealTimeHost)
 
 
 @functools.lru_cache(maxsize=64)

@@ -9,16 +9,18 @@ import pytest
 
 from recollect import prng
 from recollect.actions import Gaussian
+from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.errors import FileError
 from recollect.host import IDLE, REWARD, TERMINATED, TRUNCATED, Host, TimeStep, blank_rows
 from recollect.hosting import host_for
 from recollect.native import gated_host
-from recollect.native.gated_host import GatedHost, RecurrentHost
+from recollect.native.gated_host import GatedHost, RealTimeHost, RecurrentHost
 
 S, A = 3, 4
 START = {"width": 5, "learning_rate": 0.02, "critic_start": "random"}
 SHORT, LONG = RecurrentActorCritic(**START, window=4), RecurrentActorCritic(**START, window=20)
+REAL_TIME = RealTimeActorCritic(**START)
 AGENTS = {
     "short": SHORT,
     "short-gates-closed": SHORT.replace(update_start=-2.0, entropy=0.3, discount=0.6),
@@ -27,8 +29,11 @@ AGENTS = {
     "long-linear": LONG.replace(critic_output="linear", initializer="uniform", entropy=0.0),
     "two-registers": SHORT.replace(width=11, window=6, critic_start="zero"),
     "one-step": SHORT.replace(width=8, window=1),
+    "real-time": REAL_TIME,
+    "real-time-gates-closed": REAL_TIME.replace(update_start=-2.0, entropy=0.3, discount=0.6, epsilon=1e-3),
+    "real-time-linear": REAL_TIME.replace(width=11, critic_output="linear", initializer="uniform"),
 }
-EACH = pytest.mark.parametrize("agent", [SHORT], ids=["recurrent"])
+EACH = pytest.mark.parametrize("agent", [SHORT, REAL_TIME], ids=["recurrent", "real-time"])
 
 
 def rows_of(steps, seed=0, copies=1):
@@ -215,4 +220,4 @@ def test_who_is_served_by_whom(agent):
 
 
 def test_each_has_its_own():
-    assert type(host_for(SHORT, S, A)) is RecurrentHost
+    assert type(host_for(SHORT, S, A)) is RecurrentHost and type(host_for(REAL_TIME, S, A)) is RealTimeHost

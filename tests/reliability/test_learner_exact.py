@@ -17,6 +17,7 @@ from recollect import Learner, callbacks, checkpoints, cli, files, fleet, lock, 
 from recollect import learner as learner_module
 from recollect.actions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs import making
 from recollect.errors import FileError, RecollectError
@@ -87,6 +88,7 @@ CASES = {
     "shared": (NATIVE, Walk, {"copies": 3, **BOTH}),
     "continuous": (NATIVE.replace(optimizer="rmsprop"), Continuous, BOTH),
     "native-recurrent": (RecurrentActorCritic(width=4, window=3), Walk, BOTH),
+    "native-real-time-each": (RealTimeActorCritic(width=4), Walk, {"copies": 2, "learners": "each"}),
     "recurrent-each": (
         RecurrentActorCritic(width=4, window=3, activation="relu"),
         Walk,

@@ -6,12 +6,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from recollect.agents import recurrent as definition
+from recollect.agents import realtime as realtime_definition
+from recollect.agents import recurrent as recurrent_definition
 from recollect.agents.base import Agent, differs_only_in
 from recollect.agents.gated import Decision
+from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import Past, RecurrentActorCritic, Unrolled
 from recollect.host import Live
-from recollect.native import recurrent
+from recollect.native import realtime, recurrent
 from recollect.native.gated import Sizes
 from recollect.native.gru import padded
 from recollect.native.host import NativeHost, refuse_outside
@@ -82,7 +84,7 @@ class RecurrentHost(GatedHost):
         gates = tables.gates.reshape(k, window, 3, -1)[:, :, :, :h].reshape(k, window, 3 * h)
         past = Past(tables.observations.reshape(k, window, -1), length, hidden[:, 0])
         earlier: Any = np.where(np.arange(window)[:, None] < length[:, None, None], hidden[:, :window], np.float32(0))
-        state = definition.State(
+        state = recurrent_definition.State(
             self._leaves(tables.theta, self._state.params),
             self._leaves(tables.squares, self._state.optimizer),
             past,
@@ -111,6 +113,62 @@ class RecurrentHost(GatedHost):
             state.past.observations.reshape(copies, -1),
             gates.reshape(copies, -1),
             hidden.reshape(copies, -1),
+            state.decision.observation,
+            whole,
+            live.key,
+        )
+
+
+class RealTimeHost(GatedHost):
+    """Independent copies of ``RealTimeActorCritic``."""
+
+    @staticmethod
+    def supports(agent: Agent) -> bool:
+        """Whether the agent differs from the default in what is known alone."""
+        return type(agent) is RealTimeActorCritic and differs_only_in(agent, KNOWN, CHOICES)
+
+    def _begin(self, flat: realtime.Flat, rows: np.ndarray, actions: np.ndarray) -> None:
+        realtime.begin_all(tuple(self.sizes), tuple(flat), rows, actions)
+
+    def _step(self, flat: realtime.Flat, rows: np.ndarray, learning: bool, actions: np.ndarray) -> int:
+        return realtime.step(tuple(self.sizes), self.rates, self.settings, tuple(flat), rows, learning, actions)
+
+    def forget(self, flat: realtime.Flat) -> realtime.Flat:
+        """End the episode everywhere without learning from it."""
+        flat.hidden[:] = 0.0
+        flat.sensitivity[:] = 0.0
+        return flat
+
+    def unpack(self, flat: realtime.Flat) -> Live:
+        """The copies as the agent's own states, with a leading axis."""
+        s, h, k = self.sizes.s, self.sizes.h, self.copies
+        tables: Any = realtime.Flat(*(table.copy() for table in flat))
+        action, time = tables.whole.astype(np.int32).T.copy()
+        sensitivity = tables.sensitivity.reshape(k, h, -1)[:, :, : 3 * h * (s + h + 1)]
+        state = realtime_definition.State(
+            self._leaves(tables.theta, self._state.params),
+            self._leaves(tables.squares, self._state.optimizer),
+            tables.hidden[:, :h],
+            self._leaves(sensitivity, self._state.params.gru),
+            Decision(tables.seen, action),
+        )
+        return Live(tables.key, time, state)
+
+    def pack(self, live: Any) -> realtime.Flat:
+        """The other way."""
+        live = jax.tree.map(lambda leaf: np.array(leaf), live)
+        state, s, h, copies = live.agent, self.sizes.s, self.sizes.h, self.copies
+        whole = np.stack([state.decision.action, live.time], axis=1).astype(np.int64)
+        refuse_outside("actions", whole[:, realtime.ACTION], self.outputs - 1)
+        hidden = np.zeros((copies, padded(h)), np.float32)
+        hidden[:, :h] = state.h
+        sensitivity = np.zeros((copies, h, realtime.stride(s, h)), np.float32)
+        sensitivity[:, :, : 3 * h * (s + h + 1)] = self._table(state.sensitivity, axes=2)
+        return realtime.Flat(
+            self._table(state.params),
+            self._table(state.optimizer),
+            hidden,
+            sensitivity.reshape(copies, -1),
             state.decision.observation,
             whole,
             live.key,
