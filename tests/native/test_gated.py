@@ -96,6 +96,22 @@ def test_every_step_is_the_agents(agent):
         assert bad == -1 and actions[0] == int(found.decision.action)
 
 
+def test_gradients_that_vanish():
+    """With a GRU that forgets within a step, nothing comes back to the steps before, and the rest is the agent's."""
+    host, flat = begun(LONG.replace(update_start=30.0))
+    live = host.unpack(flat)
+    gru = live.agent.params.gru
+    faint = gru.candidate._replace(weight=gru.candidate.weight * np.float32(1e-20))
+    params = live.agent.params._replace(gru=gru._replace(candidate=faint))
+    flat = host.pack(live._replace(agent=live.agent._replace(params=params)))
+    for rows in rows_of(5):
+        expected, _ = after(LONG, one(host.unpack(flat)).agent, rows[0])
+        still = flat.theta.copy()
+        flat, *_ = host.step(flat, rows)
+        assert_close(one(host.unpack(flat)).agent, expected)
+        flat.theta[:] = still
+
+
 @EACH
 def test_states_go_to_jax_and_back(agent):
     """What one host saves, the other goes on with."""

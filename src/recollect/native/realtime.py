@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from recollect.engines.lanes import fma, load_at, splat, store_at
+from recollect.engines.lanes import absolute, fma, load_at, select, splat, store_at
 from recollect.host import IDLE, TERMINATED, TRUNCATED
 from recollect.native.gated import decide, directions, move, offsets
 from recollect.native.gru import LANES, ONE_BY_ONE, WIDE, ZERO, advance, columns, padded
-from recollect.native.kernels import FAST
+from recollect.native.kernels import FAST, TINY
 
 ACTION, TIME = range(2)
 TOGETHER = 4  # rows of the sensitivity that share what is loaded of the old ones
@@ -79,7 +79,8 @@ def _multiply(jacobian, sensitivity, h, row):
             store_at(new, (i + 2) * LANES, three)
             store_at(new, (i + 3) * LANES, four)
         for i in range(h):
-            store_at(sensitivity, i * row + b, load_at(new, i * LANES, WIDE))
+            entries = load_at(new, i * LANES, WIDE)
+            store_at(sensitivity, i * row + b, select(absolute(entries) < TINY, ZERO, entries))
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from recollect.engines.lanes import fma, load_at, splat, store_at
+from recollect.engines.lanes import absolute, any_, fma, load_at, select, splat, store_at
 from recollect.host import IDLE, TERMINATED, TRUNCATED
 from recollect.native.gated import decide, directions, move, offsets
 from recollect.native.gru import LANES, ONE, ONE_BY_ONE, WIDE, ZERO, advance, columns, padded
+from recollect.native.kernels import TINY
 
 LENGTH, ACTION, TIME = range(3)
 
@@ -68,8 +69,10 @@ def backpropagate(theta, at, s, h, observations, length, gates, hidden, d_h, gra
             for j in range(h):
                 recurrent[gate * h + i, j] = theta[at + gate * (h * into + h) + i * into + s + j]
     d_gates, reset = np.empty((length, row), np.float32), np.empty((length, wide), np.float32)
-    for t in range(length - 1, -1, -1):
-        here, before = t * row, t * wide
+    first, flows = length, True  # steps before the first have gradients of 0
+    while first > 0 and flows:
+        first -= 1
+        here, before, flows = first * row, first * wide, False
         for b in range(0, wide, LANES):
             d, h_t = load_at(d_h, b, WIDE), load_at(hidden, before + b, WIDE)
             z, h_tilde = load_at(gates, here + b, WIDE), load_at(gates, here + 2 * wide + b, WIDE)
@@ -91,13 +94,16 @@ def backpropagate(theta, at, s, h, observations, length, gates, hidden, d_h, gra
                 d_z, d_r = load_at(d_gates, here + i, ONE_BY_ONE), load_at(d_gates, here + wide + i, ONE_BY_ONE)
                 by_z = fma(load_at(recurrent, i * wide + b, WIDE), d_z, by_z)
                 by_r = fma(load_at(recurrent, (h + i) * wide + b, WIDE), d_r, by_r)
-            store_at(d_h, b, by_z + by_r)
+            d = by_z + by_r
+            d = select(absolute(d) < TINY, ZERO, d)
+            flows |= any_(d != ZERO)
+            store_at(d_h, b, d)
 
     total = np.empty((into + 1, row), np.float32)  # as in ``columns``
     for b in range(0, wide, LANES):
         for j in range(into):
             z, r, c = splat(ZERO, WIDE), splat(ZERO, WIDE), splat(ZERO, WIDE)
-            for t in range(length):
+            for t in range(first, length):
                 if j < s:
                     x = load_at(observations, t * s + j, ONE_BY_ONE)
                     x_c = x
@@ -112,7 +118,7 @@ def backpropagate(theta, at, s, h, observations, length, gates, hidden, d_h, gra
             store_at(total, j * row + 2 * wide + b, c)
     for b in range(0, row, LANES):
         bias = splat(ZERO, WIDE)
-        for t in range(length):
+        for t in range(first, length):
             bias = bias + load_at(d_gates, t * row + b, WIDE)
         store_at(total, into * row + b, bias)
     for gate in range(3):
