@@ -25,13 +25,15 @@ def padded(units):
 def columns(theta, at, s, h):
     """[s + h + 1, 3 padded(h)]: of the GRU at that place of θ, the weights by what they look at, and the biases."""
     wide, into = padded(h), s + h
-    table = np.zeros((into + 1, 3 * wide), np.float32)
+    row = 3 * wide
+    table = np.zeros((into + 1, row), np.float32)
     for gate in range(3):
         weight, bias = at, at + h * into
         for i in range(h):
+            here = gate * wide + i
             for j in range(into):
-                table[j, gate * wide + i] = theta[weight + i * into + j]
-            table[into, gate * wide + i] = theta[bias + i]
+                store_at(table, j * row + here, load_at(theta, weight + i * into + j, ONE_BY_ONE))
+            store_at(table, into * row + here, load_at(theta, bias + i, ONE_BY_ONE))
         at = bias + h
     return table
 

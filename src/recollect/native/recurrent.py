@@ -123,9 +123,10 @@ def backpropagate(theta, at, s, h, observations, length, gates, hidden, d_h, gra
         store_at(total, into * row + b, bias)
     for gate in range(3):
         for i in range(h):
+            here = gate * wide + i
             for j in range(into):
-                grad[at + i * into + j] = total[j, gate * wide + i]
-            grad[at + h * into + i] = total[into, gate * wide + i]
+                store_at(grad, at + i * into + j, load_at(total, j * row + here, ONE_BY_ONE))
+            store_at(grad, at + h * into + i, load_at(total, into * row + here, ONE_BY_ONE))
         at += h * into + h
 
 
