@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect import native
 from recollect.actions import Gaussian
 from recollect.agents.base import differs_only_in, register, traced
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import packing
 from recollect.envs.secret_informant import SecretInformant
+from recollect.native import episodic_host
 
 FIELDS = [field.name for field in dataclasses.fields(EpisodicActorCritic)]
 
@@ -43,7 +43,9 @@ def in_tables(agent):
 
 
 ENGINES = pytest.mark.parametrize(
-    ("module", "supported"), [(packing, in_tables), (native, native.supported)], ids=["tables", "host"]
+    ("module", "supported"),
+    [(packing, in_tables), (episodic_host, episodic_host.EpisodicHost.supports)],
+    ids=["tables", "host"],
 )
 
 

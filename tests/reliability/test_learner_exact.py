@@ -17,13 +17,14 @@ from recollect import Learner, callbacks, checkpoints, cli, files, fleet, lock, 
 from recollect import learner as learner_module
 from recollect.actions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs import making
 from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault, NotRepeatableError
 from recollect.host import blank_rows
 from recollect.interrupts import Interrupted
-from recollect.native import NativeHost
+from recollect.native.host import NativeHost
 from recollect.normalization import Normalizer
 from recollect.resuming import resume
 from reliability import commands
@@ -86,7 +87,13 @@ CASES = {
     "native-rmsprop": (NATIVE.replace(trace_decay=0.5, optimizer="rmsprop"), Walk, BOTH),
     "shared": (NATIVE, Walk, {"copies": 3, **BOTH}),
     "continuous": (NATIVE.replace(optimizer="rmsprop"), Continuous, BOTH),
-    "recurrent-each": (RecurrentActorCritic(width=4, window=3), Walk, {"copies": 2, "learners": "each"}),
+    "native-recurrent": (RecurrentActorCritic(width=4, window=3), Walk, BOTH),
+    "native-real-time-each": (RealTimeActorCritic(width=4), Walk, {"copies": 2, "learners": "each"}),
+    "recurrent-each": (
+        RecurrentActorCritic(width=4, window=3, activation="relu"),
+        Walk,
+        {"copies": 2, "learners": "each"},
+    ),
 }
 
 

@@ -9,22 +9,28 @@ from typing import Any
 
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.learner import Learner
-from recollect.native import NativeHost
 
 REPEATS = 20
 """Short measurements, of which the best counts: on a machine that does other things too, most are spoilt."""
+TRIAL, LONGEST = 50, 0.5
+"""A measurement is no longer than so many seconds, as a trial of so many steps tells."""
 
 
 def agents(hidden: int) -> dict[str, Agent]:
-    """What is measured: the agent with a memory of 8, its control without memory, and the recurrent baseline."""
+    """What is measured: the agent with a memory of 8, its control without memory, and the recurrent baselines."""
     # At the default rate, networks of 64 units lose themselves on CartPole within a thousand steps.
     options: dict[str, Any] = {"memory_size": 8, "hidden": hidden, "critic_output": "linear", "learning_rate": 1e-3}
     return {
         "episodic": EpisodicActorCritic(**options),
         "none": EpisodicActorCritic(**options, memory="none"),
         "gru": RecurrentActorCritic(width=hidden, window=8, critic_output="linear"),
+        "gru-long": RecurrentActorCritic(width=hidden, window=128, critic_output="linear"),
+        "real-time": RealTimeActorCritic(width=hidden, critic_output="linear"),
+        # An activation that the compiled steps do not know.
+        "gru-jax": RecurrentActorCritic(width=hidden, window=8, critic_output="linear", activation="sigmoid"),
     }
 
 
@@ -36,15 +42,14 @@ def speeds(
     On an idle machine the two agree. Stable-Baselines3's A2C stands beside them where it is installed.
     """
     found = {}
-    for name, agent in agents(hidden).items():
-        if name not in names:
-            continue
+    for name in names:
         on_progress(f"{name} on {env}")
         with tempfile.TemporaryDirectory() as here:
-            learner = Learner(agent, env, check=False)
-            learner.learn(100, folder=Path(here) / "run", log_every=steps)  # compiles
-            # Agents that go through JAX take ten times as long a step.
-            own = steps if isinstance(learner.host, NativeHost) else max(steps // 10, 1)
+            learner = Learner(agents(hidden)[name], env, check=False)
+            learner.learn(200, folder=Path(here) / "run", log_every=steps)  # compiles, and fills the window
+            start = time.perf_counter()
+            learner.advance(TRIAL)
+            own = min(steps, int(TRIAL * LONGEST / (time.perf_counter() - start)) + 1)
             found[name] = _best(functools.partial(learner.advance, own), own)
             learner.close()
     if (a2c := _a2c(env, hidden)) is not None:

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from recollect.commands.arguments import Commands, count, counts, multiple, names, names_among
+from recollect.commands.arguments import Commands, count, counts, multiple, names_among
 from recollect.commands.reports import print_table, progress
 from recollect.errors import RecollectError
 
@@ -56,8 +56,15 @@ def _bench_host(args: argparse.Namespace) -> None:
         print(json.dumps(rows, indent=1))
         return
     print(f"\nsteps a second on {args.env}, networks of {args.hidden} units; best of {host.REPEATS}\n")
-    columns = ["learner", "steps/s by the clock", "by the process's own time"]
-    print_table(columns, [[name, f"{r['clock']:,.0f}", f"{r['processor']:,.0f}"] for name, r in rows.items()])
+    columns = ["learner", "steps/s by the clock", "by the process's own time", "of the first"]
+    first = next(iter(rows.values()))["processor"]
+    print_table(
+        columns,
+        [
+            [name, f"{r['clock']:,.0f}", f"{r['processor']:,.0f}", f"{r['processor'] / first:.2f}"]
+            for name, r in rows.items()
+        ],
+    )
 
 
 def _bench_train(args: argparse.Namespace) -> None:
@@ -169,7 +176,10 @@ def register(commands: Commands) -> None:
     loop.add_argument("--steps", type=count, default=2000, help="a measurement (default: 2,000)")
     loop.add_argument("--hidden", type=count, default=64, help="units of the networks (default: 64)")
     loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
-    loop.add_argument("--agents", type=names, default=("episodic", "none", "gru"), help="default: episodic,none,gru")
+    known = ("episodic", "none", "gru", "gru-long", "real-time", "gru-jax")
+    loop.add_argument(
+        "--agents", type=names_among("agent", known, known), default=known, help=f"default: {','.join(known)}"
+    )
     loop.set_defaults(run=_bench_host)
     loop = subjects.add_parser("train", help="steps per second of the whole online loop")
     loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")

@@ -9,7 +9,7 @@ from recollect import prng
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.host import REWARD, TERMINATED, TRUNCATED, Host, TimeStep, blank_rows
 from recollect.hosting import host_for
-from recollect.native import NativeHost
+from recollect.native.episodic_host import EpisodicHost
 from recollect.reservoir import law
 
 S, H, A, N = 3, 5, 4, 3
@@ -65,7 +65,7 @@ def learn(agent, state, timestep):
 def test_every_update_is_the_agents(options):
     """Through two ends of episodes, with full and filling memories: parameters after each step, from the same state."""
     agent = agent_of(**options)
-    host = NativeHost(agent, S, A)
+    host = EpisodicHost(agent, S, A)
     flat = host.start(7)
     flat, _ = host.begin(flat, np.ones((1, S), np.float32))
     for rows in rows_of(14):
@@ -87,7 +87,7 @@ def test_memories_keep_what_their_law_says():
     steps, runs = 6, 4000
     agent = agent_of(memory_size=2, write_gain=3.0)
     for memory in ("reservoir", "uniform", "fifo"):
-        host = NativeHost(agent.replace(memory=memory), S, A, copies=runs)
+        host = EpisodicHost(agent.replace(memory=memory), S, A, copies=runs)
         flat = host.start(0)
         flat.theta[:] = flat.theta[0]  # one agent, many random streams
         flat, _ = host.begin(flat, np.tile(np.float32([1, 0, 0]), (runs, 1)))
@@ -112,7 +112,7 @@ def test_memories_keep_what_their_law_says():
 def test_choices_have_the_agents_probabilities():
     runs = 20_000
     agent = agent_of(memory="fifo", policy_gain=2.0)
-    host = NativeHost(agent, S, A, copies=runs)
+    host = EpisodicHost(agent, S, A, copies=runs)
     flat = host.start(3)
     flat.theta[:] = flat.theta[0]
     flat, _ = host.begin(flat, np.tile(np.float32([1, 0, 0]), (runs, 1)))
@@ -132,7 +132,7 @@ def test_choices_have_the_agents_probabilities():
 
 
 def test_there_and_back():
-    host = NativeHost(agent_of(products=2), S, A, copies=2)
+    host = EpisodicHost(agent_of(products=2), S, A, copies=2)
     flat = host.start(5)
     flat, _ = host.begin(flat, np.ones((2, S), np.float32))
     for rows in rows_of(4):
@@ -147,7 +147,7 @@ def test_there_and_back():
 
 
 def test_what_is_not_finite_is_not_learned():
-    host = NativeHost(agent_of(), S, A)
+    host = EpisodicHost(agent_of(), S, A)
     flat = host.start(5)
     flat, _ = host.begin(flat, np.ones((1, S), np.float32))
     before = flat.theta.copy()
@@ -158,7 +158,7 @@ def test_what_is_not_finite_is_not_learned():
 
 
 def test_who_is_served_by_whom():
-    assert isinstance(host_for(agent_of(), S, A), NativeHost) and host_for(agent_of(), S, A) is host_for(
+    assert isinstance(host_for(agent_of(), S, A), EpisodicHost) and host_for(agent_of(), S, A) is host_for(
         agent_of(), S, A
     )
     assert isinstance(host_for(agent_of(), S, A, 2, True), Host)
