@@ -24,6 +24,7 @@ from recollect.errors import FileError, RecollectError
 from recollect.fleet import EnvironmentFault, NotRepeatableError
 from recollect.host import blank_rows
 from recollect.interrupts import Interrupted
+from recollect.native.episodic_host import EpisodicHost
 from recollect.native.host import NativeHost
 from recollect.normalization import Normalizer
 from recollect.resuming import resume
@@ -534,13 +535,13 @@ def test_twice_raises_at_once(tmp_path, one_by_one):
     run = tmp_path / "run"
     interrupted(8, lambda: make("native").learn(30, folder=run))
     before = commands.content(run / "checkpoints")
-    again, save = [], NativeHost.unpack
+    again, save = [], EpisodicHost.unpack
 
     def unpack(self, packed):
         again.append(signal.raise_signal(signal.SIGINT))
         return save(self, packed)
 
-    with mock.patch.object(NativeHost, "unpack", unpack), pytest.raises(KeyboardInterrupt) as raised:
+    with mock.patch.object(EpisodicHost, "unpack", unpack), pytest.raises(KeyboardInterrupt) as raised:
         interrupted(5, lambda: resume(run, Walk))
     assert again == [] and not isinstance(raised.value, Interrupted)
     assert commands.content(run / "checkpoints") == before and runs.summary(run)["status"] == "stopped"
