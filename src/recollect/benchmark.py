@@ -148,7 +148,7 @@ def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]
     curve = np.array([row["return"] for row in rows])
     last = curve[-5:][~np.isnan(curve[-5:])]
     weighted = float(np.nansum(curve * episodes) / max(episodes.sum(), 1)) if episodes.sum() else math.nan
-    good = np.flatnonzero(curve >= task.solved)
+    good = np.flatnonzero(curve >= (task.solved if task.mark is None else task.mark))
     return {
         "task": name,
         "agent": agent,
