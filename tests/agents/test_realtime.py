@@ -14,16 +14,24 @@ S, A, UNITS = 3, 2, 4
 OPTIONS = {"width": UNITS, "critic_start": "random", "initializer": "uniform", "entropy": 0.1}
 
 
+@jax.jit
+def begun(agent, observation):
+    return agent.begin(agent.init(prng.key(0), S, A), observation, prng.key(1))[0]
+
+
+step = jax.jit(lambda agent, *args: agent.step(*args))
+learn = jax.jit(lambda agent, *args: agent.learn(*args))
+
+
 def lives(agent, steps, rate):
     """States after each of some steps on the same observations, rewards and keys."""
     agent = agent.replace(learning_rate=rate)
     rng = np.random.default_rng(0)
-    state, _ = agent.begin(agent.init(prng.key(0), S, A), jnp.asarray(rng.normal(size=S), jnp.float32), prng.key(1))
-    step, found = jax.jit(agent.step), []
+    state, found = begun(agent, jnp.asarray(rng.normal(size=S), jnp.float32)), []
     for t in range(steps):
         flags = jnp.array(t == 3), jnp.array(False)
         timestep = TimeStep(jnp.asarray(rng.normal(size=S), jnp.float32), jnp.float32(rng.normal()), *flags)
-        state, action = step(state, timestep, prng.key(2 + t))
+        state, action = step(agent, state, timestep, prng.key(2 + t))
         found.append((state, int(action)))
     return found
 
@@ -43,7 +51,7 @@ def test_the_sensitivity_ends_with_the_episode():
     agent = RealTimeActorCritic(**OPTIONS)
     state, _ = lives(agent, 3, 0.01)[-1]
     end = TimeStep(jnp.zeros(S), jnp.zeros(()), jnp.array(True), jnp.array(False))
-    after = agent.learn(state, end, prng.key(0))
+    after = learn(agent, state, end, prng.key(0))
     assert any(np.any(leaf) for leaf in jax.tree.leaves(state.sensitivity))
     assert not any(np.any(leaf) for leaf in jax.tree.leaves((after.sensitivity, after.h)))
 

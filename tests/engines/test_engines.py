@@ -62,6 +62,13 @@ def drawn_agents(options, runs, seed):
     return agent, agents
 
 
+def runs_of(case):
+    """Five runs of a configuration before their first step."""
+    options, world = CONFIGURATIONS[case]
+    env, (agent, agents) = SecretInformant(**world), drawn_agents(options, 5, case)
+    return env, agent, agents, training._start(agents, env, jnp.arange(5, dtype=jnp.uint32) + 100 * case, 4)
+
+
 @functools.partial(jax.jit, static_argnames=("env", "steps"))
 def defined(agents, env, runs, limits, steps):
     def one(agent, run):
@@ -82,10 +89,8 @@ def advanced(agent, agents, env, runs, limits=LIMITS, records=3, record=STEPS //
 
 @pytest.mark.parametrize("case", range(len(CONFIGURATIONS)))
 def test_cpu_engine_follows_the_definition(case):
-    options, world = CONFIGURATIONS[case]
-    env = SecretInformant(**world)
-    agent, agents = drawn_agents(options, 5, case)
-    start = training._start(agents, env, jnp.arange(5, dtype=jnp.uint32) + 100 * case, 4)
+    options = CONFIGURATIONS[case][0]
+    env, agent, agents, start = runs_of(case)
     floats, ints, sums, drops, snapshots, marks = one = advanced(agent, agents, env, start, width=1)
     for a, b in zip(one, advanced(agent, agents, env, start, width=16), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -117,10 +122,7 @@ def test_bits_do_not_depend_on_width_threads_or_company():
 
 
 def test_runs_stop_at_their_episodes_or_steps():
-    options, world = CONFIGURATIONS[0]
-    env = SecretInformant(**world)
-    agent, agents = drawn_agents(options, 5, 0)
-    start = training._start(agents, env, jnp.arange(5, dtype=jnp.uint32), 4)
+    env, agent, agents, start = runs_of(0)
     limits = (4, 1, 40, 90)
     *packed, snapshots, marks = advanced(agent, agents, env, start, limits)
     floats, _, sums, _ = packed
@@ -139,13 +141,11 @@ def test_runs_stop_at_their_episodes_or_steps():
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in one table", "apart"])
-@pytest.mark.parametrize("memory", ["reservoir", "fifo"])
-def test_tables_there_and_back(memory, apart):
+@pytest.mark.parametrize("case", [0, 3], ids=["reservoir", "fifo"])
+def test_tables_there_and_back(case, apart):
     """With the chances to drop among the other numbers, as on a GPU, and in a table of their own, as on a CPU."""
-    env = SecretInformant(3, 1)
-    agents = training._broadcast(EpisodicActorCritic(memory_size=2, hidden=2, memory=memory), 3)
-    runs = training._start(agents, env, jnp.arange(3, dtype=jnp.uint32), 4)
-    runs = defined(agents, env, runs, tuple(jnp.int32(x) for x in LIMITS), 30)
+    env, _, agents, start = runs_of(case)
+    runs = defined(agents, env, start, tuple(jnp.int32(x) for x in LIMITS), STEPS)
     packed = packing.pack(env, runs, apart=apart)
     assert isinstance(packed.drops, tuple) != apart
     again = packing.unpack(env, packed, runs)

@@ -22,16 +22,14 @@ ON = ENV.decision_row(1, 1)
 MEMORY = scalar.Memory(np.array([3, 8, 1]), np.array([0.3, 0.6, 0.5]), np.zeros(3), np.array([3]))
 
 
+@jax.jit
 def agent_state(seed):
     """An agent with three states in memory, and a V that is not 0."""
     state = AGENT.replace(critic_start="random").init(jax.random.key(seed), ENV.observation_size, ENV.num_actions)
-    stored = state.memory
     for row in MEMORY.rows:
-        stored = jax.jit(lambda m, s: AGENT._write(state._replace(memory=m), s, jax.random.key(0)))(
-            stored, jnp.asarray(ENV.states[row])
-        )
-    log_weights = jnp.log(jnp.asarray(MEMORY.weights, jnp.float32))
-    return state._replace(memory=stored._replace(items=jnp.asarray(ENV.states[MEMORY.rows]), log_weights=log_weights))
+        state = state._replace(memory=AGENT._write(state, jnp.asarray(ENV.states[row]), jax.random.key(0)))
+    items, log_weights = jnp.asarray(ENV.states[MEMORY.rows]), jnp.log(jnp.asarray(MEMORY.weights, jnp.float32))
+    return state._replace(memory=state.memory._replace(items=items, log_weights=log_weights))
 
 
 def learnt(params, switches=scalar.Switches(), row=ON, delta=0.4, delta_critic=0.4):  # noqa: B008
@@ -51,7 +49,7 @@ def test_one_update_is_the_agents(row):
     state = state._replace(decision=Decision(s, m, jnp.int32(1), jnp.int32(2)))
     after = jnp.asarray(ENV.states[7])
     timestep = TimeStep(after, jnp.float32(0.7), jnp.array(False), jnp.array(False))
-    expected = scalar.parameters(AGENT.learn(state, timestep, jax.random.key(1)).params)
+    expected = scalar.parameters(jax.jit(AGENT.learn)(state, timestep, jax.random.key(1)).params)
     params = scalar.parameters(state.params)
     delta = 0.7 + scalar.value(params.value, STATES[7]) - scalar.value(params.value, STATES[row])
     found = learnt(params, row=row, delta=delta, delta_critic=delta)
