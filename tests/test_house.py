@@ -48,7 +48,7 @@ ROOMS = {
 }
 ROOMS["learner"] = set(ROOMS) - {"training", "compiled", "plots", "statistics", "reservoir", "memory"}
 ROOMS["resuming"] = {"callbacks", "checkpoints", "files", "learner", "recording", "runs"}
-ROOMS["tasks"] = set()
+ROOMS["tasks"] = {"ranges"}
 ROOMS["inspection"] = {"agents", "learner"}
 ROOMS["benchmark"] = {"agents", "interrupts", "learner", "ranges", "statistics", "tasks"}
 ROOMS["bench"] = {"reservoir", "agents", "envs", "training", "experiments", "runs", "interrupts", "learner", "native"}

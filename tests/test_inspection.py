@@ -115,7 +115,7 @@ def test_a_search_ranks_its_settings(tmp_path, capsys):
 def test_the_benchmark_says_how_far_it_is(monkeypatch, capsys):
     """Also between two rows of metrics, which can be minutes apart, and before the first."""
     monkeypatch.setattr(progress, "EVERY", 0.0)
-    benchmark.pair("t-maze-5", "none", range(2), 0.1, progress=True)
+    benchmark.pair("t-maze-5", "none", range(2), 0.5, progress=True)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > benchmark.BLOCKS and all("recollect/TMaze-v0 none: " in line for line in lines)
     assert " of 14,000 steps" in lines[0] and "steps/s" not in lines[0]
@@ -174,5 +174,14 @@ def test_the_tasks_are_sound():
             named.make(agent, **task.agent_options(agent))
     easy = TASKS["RepeatFirstEasy"]
     assert easy.normalize_rewards and easy.agent_options("episodic")["log_weight_floor"] == -10.0
-    assert easy.agent_options("gru") == {"width": 16, "discount": 0.9, "critic_output": "linear"}
+    own = easy.agent_options("gru")
+    assert (own["width"], own["critic_output"], own["update_start"]) == (
+        16,
+        "linear",
+        -2.0,
+    )  # its own over every agent's
+    assert easy.agent_options("none")["discount"] == 0.5 and TASKS["secret-informant-10"].agent_options("gru") == {
+        "width": 16,
+        "discount": 0.99,
+    }
     assert set(AGENTS) - {"oracle"} == set(learners.LEARNERS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)
