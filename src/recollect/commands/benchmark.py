@@ -13,7 +13,7 @@ SHOWN = 5
 
 
 def _benchmark(args: argparse.Namespace) -> None:
-    from recollect import benchmark
+    from recollect import benchmark, plots
     from recollect.provenance import plain
     from recollect.tasks import DEFAULT, TASKS
 
@@ -25,6 +25,8 @@ def _benchmark(args: argparse.Namespace) -> None:
         return
     if args.set:
         raise RecollectError("--set: options are fixed for a --search; the benchmark's own are in recollect.tasks")
+    if args.out is not None:
+        plots.require()  # before the work, not after it
     units = benchmark.units(tasks, agents, seeds, args.scale, progress=True)
     found, errors = run_units(args, units, args.jobs)
     rows = [row for pair in found.values() for row in pair]
@@ -50,8 +52,6 @@ def _benchmark(args: argparse.Namespace) -> None:
             f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to optimal, all tasks"
         )
     if args.out is not None:
-        from recollect.plots import draw_benchmark
-
         options = {
             task: {
                 "env": TASKS[task].env,
@@ -62,7 +62,7 @@ def _benchmark(args: argparse.Namespace) -> None:
             for task in tasks
         }
         if rows:
-            print(f"picture: {draw_benchmark(args.out.with_suffix('.png'), rows)}")
+            print(f"picture: {plots.draw_benchmark(args.out.with_suffix('.png'), rows)}")
         report = {"scale": args.scale, "options": options, "table": lines, "over_tasks": together, "rows": rows}
         write_report(args, plain(report), errors)
     elif errors:
@@ -125,6 +125,8 @@ def register(commands: Commands) -> None:
         metavar="NAME=VALUE",
         help="an option of the agents that a --search does not draw",
     )
-    suite.add_argument("--out", type=Path, help="JSON file for the results; a picture is put beside it")
+    suite.add_argument(
+        "--out", type=Path, help="JSON file for the results; without --search a picture is put beside it"
+    )
     add_resume(suite)
     suite.set_defaults(run=_benchmark)
