@@ -104,6 +104,13 @@ def test_a_search_ranks_its_settings(tmp_path, capsys):
         merits = [(row["solved"], row["whole"]) for row in own]
         assert merits == sorted(merits, reverse=True)
     assert f"learning_rate={report['rows'][0]['settings']['learning_rate']:g}" in shown
+    near = ["--search", "2", "--near", "--out", str(tmp_path / "near.json"), "--agents", "gru"]
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--seeds", "2", "--scale", "0.002", *near]) == 0
+    tried = [row["settings"] for row in json.loads((tmp_path / "near.json").read_text())["rows"]]
+    assert dict(TASKS["t-maze-5"].recurrent) in tried and len(tried) == 2
+    capsys.readouterr()
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--near"]) == 1
+    assert "--near: of a search" in capsys.readouterr().err
     assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--set", "discount=0.5"]) == 1
     assert "--set: options are fixed for a --search" in capsys.readouterr().err
     assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--search", "2", "--set", "nonsense=1"]) == 1

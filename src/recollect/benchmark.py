@@ -67,16 +67,27 @@ def units(
 
 
 def search_units(
-    tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float, count: int, fixed: dict[str, Any]
+    tasks: Sequence[str],
+    agents: Sequence[str],
+    seeds: range,
+    scale: float,
+    count: int,
+    fixed: dict[str, Any],
+    near: bool = False,
 ) -> dict[str, Callable[[], dict[str, Any]]]:
-    """One piece of work a task, agent and setting, each giving a row; ``fixed`` holds for all of them."""
+    """One piece of work a task, agent and setting, each giving a row; ``fixed`` holds for all of them.
+
+    ``near``: the settings are the task's own and small changes of it, not any in ``RANGES``.
+    """
     check(tasks, agents, seeds)
     if "oracle" in agents:
         raise RecollectError("the oracle is not tuned: it is the agent without memory, where none is needed")
     found = {}
     for task, agent in itertools.product(tasks, agents):
-        named.make(agent, **TASKS[task].agent_options(agent) | fixed)
-        for k, drawn in enumerate(ranges.draw(RANGES[agent], count, fixed)):
+        own = named.make(agent, **TASKS[task].agent_options(agent) | fixed)
+        within = RANGES[agent]
+        settings = ranges.draw_near(within, vars(own), count, fixed) if near else ranges.draw(within, count, fixed)
+        for k, drawn in enumerate(settings):
             found[f"{task} {agent} {k}"] = functools.partial(_try, task, agent, seeds, scale, fixed, drawn)
     return found
 
