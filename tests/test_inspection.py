@@ -108,7 +108,13 @@ def test_a_search_ranks_its_settings(tmp_path, capsys):
     assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--seeds", "2", "--scale", "0.002", *near]) == 0
     tried = [row["settings"] for row in json.loads((tmp_path / "near.json").read_text())["rows"]]
     assert dict(TASKS["t-maze-5"].recurrent) in tried and len(tried) == 2
+    again = ["benchmark", "memory", "--agents", "gru", "--seeds", "1", "--scale", "0.002", "--search", "1"]
+    again += ["--best", str(tmp_path / "near.json"), "--out", str(tmp_path / "best.json")]
+    assert cli.main([*again, "--tasks", "t-maze-5"]) == 0
+    assert [row["settings"] for row in json.loads((tmp_path / "best.json").read_text())["rows"]] == tried[:1]
     capsys.readouterr()
+    assert cli.main([*again[:-1], str(tmp_path / "other.json"), "--tasks", "t-maze-10"]) == 1
+    assert "has no settings of t-maze-10 gru" in capsys.readouterr().err
     assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--near"]) == 1
     assert "--near: of a search" in capsys.readouterr().err
     assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--set", "discount=0.5"]) == 1

@@ -74,10 +74,12 @@ def search_units(
     count: int,
     fixed: dict[str, Any],
     near: bool = False,
+    best: str | None = None,
 ) -> dict[str, Callable[[], dict[str, Any]]]:
     """One piece of work a task, agent and setting, each giving a row; ``fixed`` holds for all of them.
 
-    ``near``: the settings are the task's own and small changes of it, not any in ``RANGES``.
+    ``near``: the settings are the task's own and small changes of it, not any in ``RANGES``; ``best``: those that did
+    best in the report of another search.
     """
     check(tasks, agents, seeds)
     if "oracle" in agents:
@@ -86,7 +88,10 @@ def search_units(
     for task, agent in itertools.product(tasks, agents):
         own = named.make(agent, **TASKS[task].agent_options(agent) | fixed)
         within = RANGES[agent]
-        settings = ranges.draw_near(within, vars(own), count, fixed) if near else ranges.draw(within, count, fixed)
+        if best is not None:
+            settings = ranges.best(Path(best), within, count, fixed, task=task, agent=agent)
+        else:
+            settings = ranges.draw_near(within, vars(own), count, fixed) if near else ranges.draw(within, count, fixed)
         for k, drawn in enumerate(settings):
             found[f"{task} {agent} {k}"] = functools.partial(_try, task, agent, seeds, scale, fixed, drawn)
     return found

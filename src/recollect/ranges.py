@@ -1,10 +1,15 @@
 """Settings drawn at random, for searches: what each option of an agent is drawn from."""
 
+import json
 import math
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from recollect import files
+from recollect.errors import FileError
 
 
 class Range(NamedTuple):
@@ -90,3 +95,18 @@ def draw_near(
             moved = {o: float(r.at(shares[k : k + 1])[0]) for k, (o, r) in enumerate(ranges.items()) if changed[k]}
             found.append(own | moved)
     return found[:count]
+
+
+def best(
+    report: Path, ranges: Mapping[str, Range], count: int, fixed: Collection[str] = (), **whose: str
+) -> list[dict[str, float]]:
+    """The best settings in the report of a search, but for what is fixed; ``whose``: of that agent, and task."""
+    try:
+        rows = json.loads(files.read(report, files.LARGEST_JSON))["rows"]
+        own = [row["settings"] for row in rows if all(row[name] == value for name, value in whose.items())][:count]
+        found = [{k: float(v) for k, v in one.items() if k in ranges and k not in fixed} for one in own]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise FileError(f"{report} is not the report of a search") from error
+    if not found or not all(found):
+        raise FileError(f"{report} has no settings of {' '.join(whose.values())}")
+    return found

@@ -98,6 +98,7 @@ def _gru(*settings: float) -> tuple[tuple[str, float], ...]:
 _GRU_T_MAZE = _gru(0.002, 0.946, 0.026, 0.9974, 1e-10, -0.6)
 _GRU_SHORT = _gru(0.00095, 0.9998, 0.0009, 0.9975, 3.6e-9, -2.3)  # memory_len-30
 _GRU_LONG = _gru(0.00071, 0.981, 0.023, 0.9972, 1.2e-8, -4.3)  # memory_len-100, and MiniGrid's
+_GRU_MINIGRID = _gru(0.00071, 0.9863, 0.023, 0.99726, 3.2e-8, -4.3)
 _GRU_REPEAT_EASY = _gru(0.006, 0.9974, 0.0013, 0.886, 9.4e-9, -2.0)
 _GRU_REPEAT_MEDIUM = _gru(0.0026, 0.58, 0.00023, 0.886, 6.4e-7, -3.0)
 _GRU_ORDER = _gru(0.0016, 0.9999, 0.005, 0.981, 1.4e-8, 0.04)  # RepeatPreviousEasy, and memory_size-10's
@@ -204,7 +205,7 @@ def _minigrid(size: str, low: float) -> Task:
         normalize_observations=True,
         every=every,
         episodic=tuple(own.items()),
-        recurrent=_GRU_LONG,
+        recurrent=_GRU_MINIGRID,
     )
 
 
@@ -232,7 +233,13 @@ TASKS: dict[str, Task] = {
     **{f"MiniGrid-Memory{size}": _minigrid(size, low) for size, low in _MINIGRID.items()},
     **{
         f"secret-informant-{n}": Task(
-            "recollect/SecretInformant-v0", 25_000 * (n + 2), 1.0, 1 / 3, 0.95, options=(("length", n),)
+            "recollect/SecretInformant-v0",
+            25_000 * (n + 2),
+            1.0,
+            1 / 3,
+            0.95,
+            options=(("length", n),),
+            recurrent=_GRU_REPEAT_EASY,
         )
         for n in (10, 20, 40, 80)
     },

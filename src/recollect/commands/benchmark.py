@@ -23,8 +23,8 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.search is not None:
         _search(args, tasks, agents, seeds)
         return
-    if args.near:
-        raise RecollectError("--near: of a search, --search K says how many")
+    if args.near or args.best is not None:
+        raise RecollectError(f"{'--near' if args.near else '--best'}: of a search, --search K says how many")
     if args.set:
         raise RecollectError("--set: options are fixed for a --search; the benchmark's own are in recollect.tasks")
     if args.out is not None:
@@ -75,7 +75,7 @@ def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str,
     from recollect import benchmark
 
     fixed = dict(args.set)
-    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near)
+    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near, args.best)
     found, errors = run_units(args, units, args.jobs)
     rows = benchmark.ranked(list(found.values()))
     pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
@@ -119,9 +119,11 @@ def register(commands: Commands) -> None:
         metavar="K",
         help="tune instead: K random settings a task and agent, the same ones every time, the best first",
     )
-    suite.add_argument(
+    where = suite.add_mutually_exclusive_group()
+    where.add_argument(
         "--near", action="store_true", help="search among small changes of each task's own settings, itself the first"
     )
+    where.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
     suite.add_argument(
         "--set",
         type=setting,

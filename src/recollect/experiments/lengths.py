@@ -6,7 +6,6 @@ first block, a fiftieth of the budget, whose mean return is.
 
 import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recollect import compiled, files, ranges
+from recollect import compiled, ranges
 from recollect.agents import named
 from recollect.agents.base import Agent
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.secret_informant import SecretInformant
 from recollect.envs.t_maze import TMaze
-from recollect.errors import FileError, RecollectError
+from recollect.errors import RecollectError
 from recollect.statistics import share_interval
 from recollect.training import Progress, Result, train
 
@@ -103,19 +102,7 @@ def draw(name: str, count: int, fixed: Collection[str] = ()) -> list[dict[str, f
 
 def best(report: Path, agents: Sequence[str], count: int, fixed: Collection[str] = ()) -> dict[str, list[dict]]:
     """The best settings of each agent in the report of a search, but for what is fixed."""
-    try:
-        rows = json.loads(files.read(report, files.LARGEST_JSON))["rows"]
-        own = {name: [row["settings"] for row in rows if row["agent"] == name][:count] for name in agents}
-        drawn = {
-            name: [{k: float(v) for k, v in one.items() if k in RANGES[name] and k not in fixed} for one in settings]
-            for name, settings in own.items()
-        }
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise FileError(f"{report} is not the report of a search") from error
-    for name, settings in drawn.items():
-        if not settings or not all(settings):
-            raise FileError(f"{report} has no settings of {name}")
-    return drawn
+    return {name: ranges.best(report, RANGES[name], count, fixed, agent=name) for name in agents}
 
 
 def _quantile(values: np.ndarray, q: float) -> int | None:
