@@ -146,7 +146,7 @@ def _start(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:
         return _start_together(agents, env, seeds, bins)
     hyperparameters, tree = jax.tree.flatten(jax.tree.map(np.asarray, agents))
     runs = [_start_one(row, tree, env, seed) for *row, seed in zip(*hyperparameters, np.asarray(seeds), strict=True)]
-    runs = jax.tree.map(lambda *leaves: jnp.array(np.stack(leaves)), *runs)
+    runs = jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *runs)
     key = jax.random.wrap_key_data(runs.key, impl=prng.IMPL)
     return runs._replace(key=key, sums=jnp.zeros((len(seeds), bins, 3)))
 
@@ -231,6 +231,11 @@ def _broadcast(agent: Agent, runs: int) -> Agent:
         return jnp.broadcast_to(x, (runs,))
 
     return jax.tree.map(leaf, agent)
+
+
+def _copied(leaf: Any) -> Array:
+    """A copy that compiled calls may write over; ``jnp.array`` would compile a program for each shape."""
+    return jax.device_put(leaf.copy()) if isinstance(leaf, np.ndarray) else jnp.array(leaf)
 
 
 def _check(seeds: Sequence[int], episodes: int, bins: int | None, **at_least_1: int | None) -> None:
@@ -318,7 +323,7 @@ def train_iter(
     else:
         saved = trees.restore(state, like)
         collected.restore(saved["collected"])
-        runs, taken = jax.tree.map(jnp.array, saved["runs"]), int(saved["taken"])
+        runs, taken = jax.tree.map(_copied, saved["runs"]), int(saved["taken"])
 
     def over(done: np.ndarray) -> bool:
         return bool((done >= episodes).all()) or (max_steps is not None and taken >= max_steps)
