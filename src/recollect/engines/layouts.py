@@ -8,8 +8,7 @@ import numpy as np
 def record_of(layout: Any) -> Any:
     """A named tuple of whole numbers and such tuples as a record.
 
-    Compiled functions take a record as one pointer, and a tuple as so many arguments: with a hundred of them, three
-    times the time to compile.
+    Compiled functions take a record as one pointer, and a tuple as so many arguments, which take longer to compile.
     """
     return np.array([tuple(layout)], _dtype(layout))[0]
 
