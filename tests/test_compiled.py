@@ -1,5 +1,7 @@
 """The compiled baseline against its definition: one step over random settings, whole trajectories, and company."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,12 +26,13 @@ def drawn(pi, rng):
     return action
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def moved_on(env, run, action):
     """The environment's own step."""
     right, chain = run[engine.HEAD + env.length :][: env.decisions], run[engine.HEAD :][: env.length]
     state, _ = env.start(instance_of(right, chain))
-    state = state._replace(position=jnp.int32(run[engine.POSITION]), correct=jnp.bool_(run[engine.CORRECT]))
-    return env.step(state, jnp.int32(action))[1]
+    state = state._replace(position=run[engine.POSITION], correct=run[engine.CORRECT] > 0)
+    return env.step(state, action)[1]
 
 
 def instance_of(right, chain):
@@ -45,15 +48,17 @@ def test_one_step_equals_the_definition(case):
         width=int(rng.integers(2, 12)), window=8, learning_rate=0.01, entropy=0.03, decay=0.8, epsilon=1e-6
     )
     s, a, h, lanes = env.observation_size, env.num_actions, agent.width, 4
-    begin, learn, policy_logits = (jax.jit(f) for f in (agent.begin, agent.learn, agent.policy_logits))
-    blank = agent.init(prng.key(case), s, a)
-    theta = np.stack([compiled.flatten(blank.params)] * lanes)
-    theta += 0.2 * rng.normal(size=theta.shape).astype(np.float32)
+    begin, learn, policy_logits, sample = (
+        jax.jit(f) for f in (agent.begin, agent.learn, agent.policy_logits, env.sample)
+    )
+    shapes = jax.eval_shape(lambda: agent.init(prng.key(case), s, a))
+    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    theta = 0.3 * rng.normal(size=(lanes, compiled.flatten(blank.params).size)).astype(np.float32)
     runs = engine.start(agent, env, range(lanes), theta, 1)
     runs.squares[:] = rng.exponential(0.01, runs.squares.shape)
     runs.before[:] = rng.normal(size=runs.before.shape)
     for r, run in enumerate(runs.ints):
-        instance = env.sample(prng.key(10 * case + r))
+        instance = sample(prng.key(10 * case + r))
         run[engine.HEAD :][: env.length] = instance.chain
         run[engine.HEAD + env.length :][: env.decisions] = instance.right_actions
         run[engine.TAKEN], run[engine.PAST] = 3, [1, 8, *rng.integers(2, 8, 2)][r]
@@ -77,7 +82,7 @@ def test_one_step_equals_the_definition(case):
         pi = np.asarray(jax.nn.softmax(policy_logits(params, x, state.unrolled.h)))
         action = drawn(pi, words)
         state = state._replace(decision=Decision(x, jnp.int32(action)))
-        timestep = moved_on(env, run, action)
+        timestep = moved_on(env, run.astype(np.int32), np.int32(action))
         state = learn(state, timestep, prng.key(0))
         expected = compiled.flatten(state.params)
         assert np.abs(expected - was.theta[r]).max() > 1e-3

@@ -84,9 +84,24 @@ def test_hyperparameters_may_differ_from_run_to_run(base):
 
 def test_compiles_once(base):
     """Other seeds, lengths of training, caps and hyperparameters are the same program."""
-    compiled = training._advance._cache_size(), training._start._cache_size()
+    compiled = training._advance._cache_size(), training._start_one._cache_size()
     run(seeds=(5, 6, 7), episodes=10, max_episode_length=7, agent=AGENT.replace(discount=0.5, temperature_start=0.7))
-    assert (training._advance._cache_size(), training._start._cache_size()) == compiled
+    assert (training._advance._cache_size(), training._start_one._cache_size()) == compiled
+
+
+def test_any_number_of_runs_starts_alike(monkeypatch):
+    """A few by one program whatever their number, many by one of their own: the same runs."""
+    agents = training._broadcast(AGENT, 4)
+    runs = training._start(agents, ENV, jnp.arange(4, dtype=jnp.uint32), 10)
+    compiled = training._start_one._cache_size()
+    two = training._start(training._broadcast(AGENT, 2), ENV, jnp.arange(2, dtype=jnp.uint32), 5)
+    assert training._start_one._cache_size() == compiled and two.sums.shape == (2, 5, 3)
+    monkeypatch.setattr(training, "ONE_BY_ONE", 3)
+    together = training._start(agents, ENV, jnp.arange(4, dtype=jnp.uint32), 10)
+    found, expected = (jax.tree.leaves(x._replace(key=jax.random.key_data(x.key))) for x in (runs, together))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.dtype == b.dtype
 
 
 # -- what is measured

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from recollect import trees
-from recollect.agents.base import differs_only_in
+from recollect.agents.base import differs_only_in, first_parameters
 from recollect.agents.gated import Parameters
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import recurrent
@@ -92,8 +92,8 @@ def train_iter(
         raise ValueError("seeds must hold at least one")
     size = episodes // bins
     if state is None:
-        init = jax.jit(lambda key: agent.init(key, env.observation_size, env.num_actions).params)
-        theta = np.stack([flatten(init(jax.random.key(seed))) for seed in seeds])
+        sizes = env.observation_size, env.num_actions
+        theta = np.stack([flatten(first_parameters(agent, jax.random.key(seed), *sizes)) for seed in seeds])
         runs = recurrent.start(agent, env, seeds, theta, bins)
     else:
         saved = trees.restore(state, state_like(agent, env, len(seeds), bins))

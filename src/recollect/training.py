@@ -25,6 +25,7 @@ from recollect.envs.base import Environment
 from recollect.errors import RecollectError
 
 RECORD = 500  # steps between two looks at the write weights and queries; part of the results, unlike the chunk size
+ONE_BY_ONE = 64  # more runs are started at once, by a program that takes seconds to compile for each number of them
 
 
 class Run(NamedTuple):
@@ -139,8 +140,25 @@ def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any)
     return Record(episode, steps, write_weights, query_vectors)
 
 
-@functools.partial(jax.jit, static_argnames=("env", "bins"))
 def _start(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:
+    """Runs before their first step; a few of them by one program, which does not depend on how many there are."""
+    if len(seeds) > ONE_BY_ONE:
+        return _start_together(agents, env, seeds, bins)
+    hyperparameters, tree = jax.tree.flatten(jax.tree.map(np.asarray, agents))
+    runs = [_start_one(row, tree, env, seed) for *row, seed in zip(*hyperparameters, np.asarray(seeds), strict=True)]
+    runs = jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *runs)
+    key = jax.random.wrap_key_data(runs.key, impl=prng.IMPL)
+    return runs._replace(key=key, sums=jnp.zeros((len(seeds), bins, 3)))
+
+
+@functools.partial(jax.jit, static_argnames=("tree", "env"))
+def _start_one(hyperparameters: list, tree: Any, env: Environment, seed: Any) -> Run:
+    run = start_run(jax.tree.unflatten(tree, hyperparameters), env, seed, 1)
+    return run._replace(key=jax.random.key_data(run.key))
+
+
+@functools.partial(jax.jit, static_argnames=("env", "bins"))
+def _start_together(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:
     return jax.vmap(lambda agent, seed: start_run(agent, env, seed, bins))(agents, seeds)
 
 
@@ -215,6 +233,11 @@ def _broadcast(agent: Agent, runs: int) -> Agent:
     return jax.tree.map(leaf, agent)
 
 
+def _copied(leaf: Any) -> Array:
+    """A copy that compiled calls may write over; ``jnp.array`` would compile a program for each shape."""
+    return jax.device_put(leaf.copy()) if isinstance(leaf, np.ndarray) else jnp.array(leaf)
+
+
 def _check(seeds: Sequence[int], episodes: int, bins: int | None, **at_least_1: int | None) -> None:
     for name, value in {"episodes": episodes, "bins": bins, **at_least_1}.items():
         if value is not None and value < 1:
@@ -255,7 +278,8 @@ def _refuse_too_large(needed: int, runs: int) -> None:
 def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[str, Any]:
     """The form of what ``Progress.snapshot`` returns, found without computing or compiling anything."""
     agents = jax.eval_shape(lambda: _broadcast(agent, seeds))
-    runs = jax.eval_shape(lambda a, s: _start(a, env, s, bins), agents, jax.ShapeDtypeStruct((seeds,), jnp.uint32))
+    numbers = jax.ShapeDtypeStruct((seeds,), jnp.uint32)
+    runs = jax.eval_shape(lambda a, s: _start_together(a, env, s, bins), agents, numbers)
     read = jax.vmap(lambda a, r: read_record(a, env, r.episode, r.steps, r.agent.params))
     record = jax.eval_shape(read, agents, runs)
     collected = _Collected(seeds, bins, 1, record.query_vectors.shape[1:]).arrays()
@@ -299,7 +323,7 @@ def train_iter(
     else:
         saved = trees.restore(state, like)
         collected.restore(saved["collected"])
-        runs, taken = jax.tree.map(jnp.array, saved["runs"]), int(saved["taken"])
+        runs, taken = jax.tree.map(_copied, saved["runs"]), int(saved["taken"])
 
     def over(done: np.ndarray) -> bool:
         return bool((done >= episodes).all()) or (max_steps is not None and taken >= max_steps)

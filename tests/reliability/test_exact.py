@@ -111,13 +111,13 @@ def test_another_observation_agent_or_task_is_refused_before_compiling(tmp_path,
     """Expected and got, by name; through the file and from the arrays alike."""
     state = blank()
     checkpoints.save(tmp_path, state, {})
-    compiled_before = training._advance._cache_size(), training._start._cache_size()
+    compiled_before = training._advance._cache_size(), training._start_one._cache_size()
     bins = options.get("bins", 5)
     with pytest.raises(FileError, match=message):
         checkpoints.load(tmp_path, like=trees.shapes(training.state_like(AGENTS[agent], env, 2, bins)))
     with pytest.raises(FileError, match=message):
         next(train_iter(AGENTS[agent], env, 200, (3, 1), state=state, **{**OPTIONS, **options}))
-    assert (training._advance._cache_size(), training._start._cache_size()) == compiled_before
+    assert (training._advance._cache_size(), training._start_one._cache_size()) == compiled_before
 
 
 def test_another_dtype_is_refused():

@@ -44,6 +44,7 @@ from recollect.engines.lanes import (
     to_int,
     uniform,
 )
+from recollect.engines.layouts import record_of
 from recollect.envs.secret_informant import FORWARD, SecretInformant
 
 RESERVOIR, UNIFORM, FIFO, NONE = range(4)
@@ -191,19 +192,6 @@ HYPER = Hyper(*map(packing.HYPERPARAMETERS.index, Hyper._fields))
 
 def _up(size: int) -> int:
     return -(-size // _UNITS) * _UNITS
-
-
-_RECORD = np.dtype(
-    [
-        (x, np.dtype([(y, np.int64) for y in Layer._fields]) if t is Layer else np.int64)
-        for x, t in Layout.__annotations__.items()
-    ]
-)
-
-
-def _record_of(o: Layout) -> Any:
-    """The layout as a record: compiled functions take it as one pointer, a tuple as a hundred and more arguments."""
-    return np.array([tuple(o)], _RECORD)[0]
 
 
 @functools.cache
@@ -981,9 +969,9 @@ def advance_block(
         for i in range(o.n):
             for j in range(o.S):
                 f[(o.stored + i * o.S + j) * W + r] = table[u[(o.items + i) * W + r] * o.S + j]
-    t = 0
+    t = np.int64(0)  # a plain 0 is a type of its own, and all that is called with it would be compiled for it, too
     while True:
-        filled, reach = 0, 0
+        filled, reach = np.int64(0), np.int64(0)
         for r in range(W):
             filled = max(filled, u[o.count * W + r])
             reach = max(reach, u[o.seen * W + r])
@@ -1051,9 +1039,9 @@ def advance(
     active = np.flatnonzero((ints[o.episode] < limits[0]) & (ints[o.steps] < limits[3]))
     width = width or choose_width(len(active), o.parameters, threads)
     if width == 1 and o.H == 1:
-        width = 4  # vectors along the units of a layer need more than one
+        width = WIDEST  # vectors along the units of a layer need more than one
     o, places = layout(sizes, options, width == 1)
-    compact, table = _record_of(o), np.ascontiguousarray(env.states, np.float32).ravel()
+    compact, table = record_of(o), np.ascontiguousarray(env.states, np.float32).ravel()
 
     def block(first: int) -> None:
         own = min(width, len(active) - first)

@@ -18,9 +18,10 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import lower_builtin, lower_cast, models, register_model
 
 # Functions that only compiled code calls need no way in from Python, which takes a quarter of their compile time.
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _njit: Any = njit
-inner = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-inlined = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+inner = _njit(**INNER)
+inlined = _njit(**INNER, forceinline=True)
 
 intrinsic: Any = extending.intrinsic  # whose functions lose their first argument, which a type checker cannot know
 

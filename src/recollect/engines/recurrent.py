@@ -30,6 +30,8 @@ from recollect.engines.lanes import (
     exp,
     fma,
     from_bits,
+    inlined,
+    inner,
     load,
     log,
     most,
@@ -39,6 +41,7 @@ from recollect.engines.lanes import (
     tanh,
     to_float,
 )
+from recollect.engines.layouts import record_of
 from recollect.envs.secret_informant import FORWARD, SecretInformant
 from recollect.reservoir.random import seeded, uniform
 
@@ -151,7 +154,7 @@ def _halve_bits(typingctx, x):
     return kind(kind), codegen
 
 
-@njit(forceinline=True)
+@inlined
 def _inverse_root(x: FloatLike, w: Any) -> FloatLike:
     """1/√x of a positive normal number, to about a unit in the last place; √ and division take five times as long."""
     guess: IntLike = splat(_ROOT_MAGIC, w) - _halve_bits(bits_of(x))  # pyright: ignore[reportCallIssue]
@@ -162,7 +165,7 @@ def _inverse_root(x: FloatLike, w: Any) -> FloatLike:
     return y * fma(half * y, y, ONE_AND_A_HALF)
 
 
-@njit(forceinline=True)
+@inlined
 def _sigmoid(x: FloatLike) -> FloatLike:
     """1/(1 + e^-x), the way XLA takes it."""
     return fma(tanh(x * HALF), HALF, HALF)
@@ -171,7 +174,7 @@ def _sigmoid(x: FloatLike) -> FloatLike:
 # -- products: four rows of weights at a time, which share what they load of the vector
 
 
-@njit
+@inner
 def _product(f, weight, stride, out, into, x, start, y, w):
     """Y_i = start_i + Σ_j W_ij x_j for i < out."""
     i = 0
@@ -198,7 +201,7 @@ def _product(f, weight, stride, out, into, x, start, y, w):
         i += 1
 
 
-@njit
+@inner
 def _back(f, weight, stride, out, into, d, y, w):
     """Y_j ← y_j + Σ_i d_i W_ij for j < into."""
     i = 0
@@ -218,14 +221,14 @@ def _back(f, weight, stride, out, into, d, y, w):
         i += 1
 
 
-@njit(forceinline=True)
+@inlined
 def _affine_tanh(f, layer, x, y, w):
     _product(f, layer.weight, layer.into, layer.out, layer.into, x, layer.bias, y, w)
     for i in range(layer.out):
         store(f, y + i, tanh(load(f, y + i, w)))
 
 
-@njit(forceinline=True)
+@inlined
 def _back_tanh(f, layer, d, h, d_in, w):
     """The gradient at a layer's inputs, outputs h of tanh, from that at its outputs."""
     for j in range(layer.into):
@@ -239,17 +242,17 @@ def _back_tanh(f, layer, d, h, d_in, w):
 # -- RMSProp, by the gradient Σ_k d[k]_i x[k]_j, which is never written down
 
 
-@njit(forceinline=True)
-def _move(f, o, k, g, rate, keep, renew, epsilon, w):
-    """One parameter's step; returns 0, or NaN if it is not finite."""
-    square = fma(renew * g, g, keep * load(f, o.parameters + k, w))
-    store(f, o.parameters + k, square)
+@inlined
+def _move(f, P, k, g, rate, keep, renew, epsilon, w):
+    """One of P parameters' step; returns 0, or NaN if it is not finite."""
+    square = fma(renew * g, g, keep * load(f, P + k, w))
+    store(f, P + k, square)
     new = fma(rate * g, _inverse_root(square + epsilon, w), load(f, k, w))
     store(f, k, new)
     return (new + square) * ZERO
 
 
-@njit(forceinline=True)
+@inlined
 def _gradient(f, i, j, x, x_step, d, d_step, steps, w):
     g = splat(ZERO, w)
     for k in range(steps):
@@ -257,11 +260,11 @@ def _gradient(f, i, j, x, x_step, d, d_step, steps, w):
     return g
 
 
-@njit
+@inner
 def _learn(f, o, weight, stride, bias, out, into, x, x_step, d, d_step, steps, w):
     """Learn columns of a layer's weights, and its biases where ``bias`` is not negative; returns 0, or NaN."""
     rate, keep, renew, epsilon = load(f, o.rate, w), load(f, o.keep, w), load(f, o.renew, w), load(f, o.epsilon, w)
-    sound = splat(ZERO, w)
+    P, sound = o.parameters, splat(ZERO, w)
     i = 0
     while i + 4 <= out:  # rows by fours share what is loaded of x, columns by twos what is loaded of d
         j = 0
@@ -277,34 +280,34 @@ def _learn(f, o, weight, stride, bias, out, into, x, x_step, d, d_step, steps, w
                 c_0, c_1 = fma(c, x_0, c_0), fma(c, x_1, c_1)
                 e_0, e_1 = fma(e, x_0, e_0), fma(e, x_1, e_1)
             at = weight + i * stride + j
-            sound = sound + _move(f, o, at, a_0, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 1, a_1, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + stride, b_0, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + stride + 1, b_1, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 2 * stride, c_0, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 2 * stride + 1, c_1, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 3 * stride, e_0, rate, keep, renew, epsilon, w)
-            sound = sound + _move(f, o, at + 3 * stride + 1, e_1, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at, a_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at + 1, a_1, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at + stride, b_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at + stride + 1, b_1, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at + 2 * stride, c_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at + 2 * stride + 1, c_1, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at + 3 * stride, e_0, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, at + 3 * stride + 1, e_1, rate, keep, renew, epsilon, w)
             j += 2
         for row in range(i, i + 4):
             for column in range(j, into):
                 g = _gradient(f, row, column, x, x_step, d, d_step, steps, w)
-                sound = sound + _move(f, o, weight + row * stride + column, g, rate, keep, renew, epsilon, w)
+                sound = sound + _move(f, P, weight + row * stride + column, g, rate, keep, renew, epsilon, w)
         i += 4
     for row in range(i, out):
         for column in range(into):
             g = _gradient(f, row, column, x, x_step, d, d_step, steps, w)
-            sound = sound + _move(f, o, weight + row * stride + column, g, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, weight + row * stride + column, g, rate, keep, renew, epsilon, w)
     if bias >= 0:
         for row in range(out):
             g = splat(ZERO, w)
             for k in range(steps):
                 g = g + load(f, d + k * d_step + row, w)
-            sound = sound + _move(f, o, bias + row, g, rate, keep, renew, epsilon, w)
+            sound = sound + _move(f, P, bias + row, g, rate, keep, renew, epsilon, w)
     return sound
 
 
-@njit(forceinline=True)
+@inlined
 def _learn_layer(f, o, layer, x, d, w):
     return _learn(f, o, layer.weight, layer.into, layer.bias, layer.out, layer.into, x, 0, d, 0, 1, w)
 
@@ -312,12 +315,12 @@ def _learn_layer(f, o, layer, x, d, w):
 # -- the GRU over the episode so far
 
 
-@njit
-def _gates_from_inputs(f, o, layer, gate, steps, w):
-    """What observations and biases give to the gates' inputs, four time steps at once, which share the weights."""
+@inner
+def _gates_from_inputs(f, o, layer, gates, steps, w):
+    """What observations and biases give to the inputs of gates, four time steps at once, which share the weights."""
     across = 3 * o.H
     for i in range(layer.out):
-        row, y, bias = layer.weight + i * layer.into, o.gates + gate + i, load(f, layer.bias + i, w)
+        row, y, bias = layer.weight + i * layer.into, gates + i, load(f, layer.bias + i, w)
         k = 0
         while k + 4 <= steps:
             x, a, b, c, d = o.past + k * o.record, bias, bias, bias, bias
@@ -340,12 +343,12 @@ def _gates_from_inputs(f, o, layer, gate, steps, w):
             k += 1
 
 
-@njit
+@inner
 def _unroll(f, u, o, steps, w):
     """Run the GRU over the episodes so far; h_t of every run is left behind the longest of them."""
     H, S = o.H, o.S
-    _gates_from_inputs(f, o, o.zr, 0, steps, w)
-    _gates_from_inputs(f, o, o.c, 2 * H, steps, w)
+    _gates_from_inputs(f, o, o.zr, o.gates, steps, w)
+    _gates_from_inputs(f, o, o.c, o.gates + 2 * H, steps, w)
     length = load(u, o.past_length, w)
     for k in range(steps):
         h, gates = o.past + k * o.record + S, o.gates + k * 3 * H
@@ -364,7 +367,7 @@ def _unroll(f, u, o, steps, w):
             store(f, h + o.record + i, fma(z, c, (ONE - z) * load(f, h + i, w)))
 
 
-@njit
+@inner
 def _backpropagate(f, o, steps, w):
     """The gradients by the gates' inputs, in place of the gates, from ``d_h`` by h_t, which is used up."""
     H, S = o.H, o.S
@@ -391,7 +394,7 @@ def _backpropagate(f, o, steps, w):
 # -- act and learn
 
 
-@njit
+@inner
 def _policy(f, o, w):
     """The policy at S_t and h_t: probabilities, and their logarithms in place of the logits."""
     _affine_tanh(f, o.p1, o.now, o.h1, w)
@@ -410,7 +413,7 @@ def _policy(f, o, w):
         store(f, o.pi + i, exp(log_pi))
 
 
-@njit(forceinline=True)
+@inlined
 def _value(f, o, x, hidden, w):
     _affine_tanh(f, o.v1, x, hidden, w)
     total = load(f, o.v2.bias, w)
@@ -419,7 +422,7 @@ def _value(f, o, x, hidden, w):
     return tanh(total)
 
 
-@njit
+@inner
 def _learn_step(f, u, o, steps, w):
     """One update, as `RecurrentActorCritic.update`; returns 0, or NaN in the lanes where it is not finite."""
     H, S = o.H, o.S
@@ -451,7 +454,7 @@ def _learn_step(f, u, o, steps, w):
     sound = sound + _learn(f, o, o.zr.weight, S + H, o.zr.bias, 2 * H, S + H, x, o.record, d, across, steps, w)
     sound = sound + _learn(f, o, o.c.weight, S + H, o.c.bias, H, S, x, o.record, d + 2 * H, across, steps, w)
     x, d = x + S + H, d + 2 * H
-    sound = sound + _learn(f, o, o.c.weight + S, S + H, -1, H, H, x, o.record, d, across, steps, w)
+    sound = sound + _learn(f, o, o.c.weight + S, S + H, np.int64(-1), H, H, x, o.record, d, across, steps, w)
     return sound
 
 
@@ -474,7 +477,7 @@ def _begin_episode(run, o, rng):
     run[POSITION], run[CORRECT], run[ROW], run[PAST], run[TAKEN] = 0, 1, 0, 0, 0
 
 
-@njit
+@inner
 def _walk(run, o, action):
     """Take an action; returns whether the episode is over."""
     L, D, position = o.L, o.D, run[POSITION]
@@ -493,13 +496,13 @@ def _walk(run, o, action):
     return False
 
 
-@njit
+@inner
 def _show(f, table, row, at, size, r, W):
     for j in range(size):
         f[(at + j) * W + r] = table[row * size + j]
 
 
-@njit
+@inner
 def _observe(f, u, o, ints, table, columns, live, w):
     """Append S_t of every run to its past; once the window is full the oldest step moves into the state before it."""
     W, S, H, seen = len(w), o.S, o.H, HEAD + o.L + o.D
@@ -512,7 +515,7 @@ def _observe(f, u, o, ints, table, columns, live, w):
         h = o.past + S
         for i in range(H):  # the state after the oldest step stands where that before the second will be
             store(f, o.d_before + i, load(f, h + o.record + i, w))
-        _unroll(f, u, o, 1, w)
+        _unroll(f, u, o, np.int64(1), w)
         for i in range(H):
             after = load(f, h + o.record + i, w)
             store(f, h + o.record + i, load(f, o.d_before + i, w))
@@ -539,7 +542,7 @@ def _observe(f, u, o, ints, table, columns, live, w):
     return longest
 
 
-@njit
+@inner
 def _begin_episodes(f, o, ints, rng, columns, live, waits, waited, W):
     """Begin episodes where one is over; returns the lane-steps waited since the last beginning.
 
@@ -566,7 +569,7 @@ def _begin_episodes(f, o, ints, rng, columns, live, waits, waited, W):
     return 0
 
 
-@njit
+@inner
 def _take(f, o, theta, squares, before, ints, settings, table, run, r, W):
     """Read a run into lane r."""
     P = o.parameters
@@ -580,7 +583,7 @@ def _take(f, o, theta, squares, before, ints, settings, table, run, r, W):
     f[o.epsilon * W + r] = settings[run, _EPSILON]
 
 
-@njit
+@inner
 def _give(f, o, theta, squares, before, run, r, W):
     """Write lane r back to its run."""
     P = o.parameters
@@ -604,7 +607,7 @@ def advance_block(theta, squares, before, ints, rng, sums, settings, table, colu
         waits[r] = going and ints[run, TAKEN] == 0
     for r in range(own, W):
         f[o.epsilon * W + r] = ONE
-    waited = 0
+    waited = np.int64(0)
     for _ in range(steps):
         waited = _begin_episodes(f, o, ints, rng, columns, live, waits, waited, W)
         longest = _observe(f, u, o, ints, table, columns, live, w)
@@ -732,14 +735,14 @@ class Engine:
 
     def advance(self, runs: Runs, columns: np.ndarray, steps: int) -> None:
         """Go on with these runs, in this order, for so many steps of each block."""
-        o = self.layout
+        o, compact = self.layout, record_of(self.layout)
         blocks = max(-(-len(columns) // self.width), min(self.threads, len(columns)))
 
         def block(some: np.ndarray) -> float:
             begun = time.perf_counter()
             f, u = aligned(o.floats * self.width, np.float32), aligned(o.ints * self.width, np.int32)
             w = (0,) * self.width
-            advance_block(*runs, self.settings, self.table, some, o, self.limits, steps, f, u, w)
+            advance_block(*runs, self.settings, self.table, some, compact, self.limits, steps, f, u, w)
             return time.perf_counter() - begun
 
         parts = np.array_split(columns, blocks)

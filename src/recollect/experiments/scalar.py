@@ -318,7 +318,8 @@ def _train(params, states, sizes, switches, windows, steps, by_row, by_source, t
         exact[d] = float(actions) ** -(decisions - d)
     reached = np.zeros(decisions, np.bool_)
     opening = switches.entropy > 0
-    position, row, correct = 0, 0, True
+    # A plain 0 for the row would be a type of its own, and all that is called with it compiled for it, too.
+    position, row, correct = 0, np.int64(0), True
     _draw_chain(chain, right, length, decisions, actions, rng)
     for window in range(windows):
         for _ in range(steps):

@@ -16,12 +16,13 @@ from recollect.agents.episodic import SMALLEST_SQUARE
 from recollect.host import IDLE, REWARD, TERMINATED, TRUNCATED
 from recollect.native.kernels import (
     ACT,
-    FAST,
     READ,
     affine,
     affine_back,
     copy_over,
     draw,
+    exact,
+    fast,
     finite,
     follow,
     outer,
@@ -64,7 +65,7 @@ class Sizes(NamedTuple):
     rms: bool
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def _offsets(s, h, a, k):
     """Where policy, query, write and temperature begin in θ; the value network is at 0, products are at the end."""
     policy = h * s + h + h + 1
@@ -73,7 +74,7 @@ def _offsets(s, h, a, k):
     return policy, query, write, write + h * s + h + h + 1
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def _policy(theta, at, at_products, s, h, a, k, x, first, factors, second, p):
     """The policy's probabilities at (S_t, m_t), with its hidden layers left in ``first`` and ``second``.
 
@@ -93,7 +94,7 @@ def _policy(theta, at, at_products, s, h, a, k, x, first, factors, second, p):
     softmax(p, a)
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def _policy_back(
     theta, grad, at, at_products, s, h, a, k, x, first, factors, second, d_logits, d_second, d_first, d_factors
 ):
@@ -113,7 +114,7 @@ def _policy_back(
     outer(grad, at, h, 2 * s, x, d_first)
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def _query(theta, at, s, h, n, observation, items, ranks, hidden, q, logits):
     """⟨q(S_t), S_i⟩/τ of the filled slots, packed to the front with their slots; returns how many there are."""
     shallow(theta, at, s, h, s, observation, hidden, q)
@@ -130,7 +131,7 @@ def _query(theta, at, s, h, n, observation, items, ranks, hidden, q, logits):
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def _slot_of(ranks, place):
     """The slot of the filled place of that number."""
     for i in range(len(ranks)):
@@ -141,20 +142,20 @@ def _slot_of(ranks, place):
     return 0
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def _log_sigmoid(x):
     return -math.log1p(math.exp(-x)) if x > 0 else x - math.log1p(math.exp(x))
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def begin(sizes, theta, items, seen, whole, key, observation):
     """Recall a state, choose an action."""
     s, h, a, n, law, _, _, _, k, _ = sizes
     at_policy, at_query, _, at_temperature = _offsets(s, h, a, k)
     hidden, q, logits, p = np.empty(h, np.float32), np.empty(s, np.float32), np.empty(n), np.empty(a)
     first, factors = np.empty(h + k, np.float32), np.empty(2 * k, np.float32)
-    x = np.empty(2 * s, np.float32)
-    seen[0], seen[1] = observation, 0.0
+    copy_over(observation, seen[0])
+    seen[1] = 0.0
     whole[n + 1] = 0
     time = whole[n + 3]
     if law != 3:
@@ -162,15 +163,14 @@ def begin(sizes, theta, items, seen, whole, key, observation):
         if count > 0:
             softmax(logits, count)
             slot = _slot_of(whole[:n], draw(logits, count, uniform(key, time, READ, 0)))
-            seen[1] = items[slot]
+            copy_over(items[slot], seen[1])
             whole[n + 1] = slot
-    x[:s], x[s:] = seen[0], seen[1]
-    _policy(theta, at_policy, at_temperature + 1, s, h, a, k, x, first, factors, hidden, p)
+    _policy(theta, at_policy, at_temperature + 1, s, h, a, k, seen.reshape(2 * s), first, factors, hidden, p)
     whole[n + 2] = draw(p, a, uniform(key, time, ACT, 0))
     whole[n + 3] = time + 1
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, ready, together):
     """The gradient of the scores, times ``delta``, to ``grad``; of the entropy, times ``openness``, to ``ready``.
 
@@ -184,8 +184,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
     d_first = np.empty(h + products, np.float32)
     d_hidden, d_second = np.empty(h, np.float32), np.empty(h, np.float32)
     one, d_one, p, d_logits = np.empty(1, np.float32), np.empty(1, np.float32), np.empty(a), np.empty(a)
-    x = np.empty(2 * s, np.float32)
-    x[:s], x[s:] = seen[0], seen[1]
+    x = seen.reshape(2 * s)
 
     shallow(theta, 0, s, h, 1, seen[0], hidden, one)
     v = one[0] if linear else math.tanh(one[0])
@@ -223,7 +222,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
     if count == 0:
         return log_w
     slot, place, d_temperature = whole[n + 1], 0, 0.0
-    d_items[:] = logits
+    copy_over(logits, d_items)
     softmax(d_items, count)
     temperature = math.exp(theta[at_temperature])
     for i in range(n):
@@ -253,7 +252,7 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
     return log_w
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def _along_traces(traces, grad, ready, delta, decay):
     """Write the new traces over ``grad``, and over ``ready``, the entropy's gradient, the direction of the step."""
     delta, decay = np.float32(delta), np.float32(decay)  # float64 would halve what is done at once
@@ -263,7 +262,7 @@ def _along_traces(traces, grad, ready, delta, decay):
         ready[k] += delta * grad[k]
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key, squares, row):
     """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
 
@@ -277,13 +276,11 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
     delta = extra[REWARD] + discount * v_next - value(theta, s, h, linear, seen[0])
     openness = entropy + surprise * abs(delta)
     grad = np.empty(len(theta), np.float32)
-    moved = grad
+    moved = np.zeros(len(theta), np.float32) if tracing else grad
+    scale = 1.0 if tracing else delta
+    log_w = gradients(sizes, theta, items, memory, seen, whole, scale, openness, cap, grad, moved, not tracing)
     if tracing:
-        moved = np.zeros(len(theta), np.float32)
-        log_w = gradients(sizes, theta, items, memory, seen, whole, 1.0, openness, cap, grad, moved, False)
         _along_traces(traces, grad, moved, delta, discount * decay)
-    else:
-        log_w = gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, grad, True)
     mean = over_roots(moved, squares, keep, SMALLEST_SQUARE) if rms else squares
     follow(theta, rates, moved)
     # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
@@ -302,7 +299,7 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
     return sound
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def _watch(sizes, settings, theta, items, memory, seen, whole, key, row):
     """The memory goes on as in ``learn``, the parameters stay."""
     s, h, a, n, _, _, _, _, k, _ = sizes

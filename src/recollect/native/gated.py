@@ -8,16 +8,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from recollect.host import REWARD, TERMINATED
 from recollect.native.kernels import (
     ACT,
-    FAST,
     affine,
     affine_back,
     copy_over,
     draw,
+    exact,
+    fast,
     finite,
     follow,
     over_roots,
@@ -40,14 +40,14 @@ class Sizes(NamedTuple):
     linear: bool
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def offsets(s, h, a):
     """Where policy and GRU begin in θ; the value network is at 0."""
     policy = h * s + h + h + 1
     return policy, policy + h * (s + h) + h + h * h + h + a * h + a
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def _policy(theta, at, into, h, a, x, first, second, p):
     """The policy's probabilities at (S_t, h_t), with its hidden layers left in ``first`` and ``second``."""
     at = affine(theta, at, h, into, x, first)
@@ -58,14 +58,15 @@ def _policy(theta, at, into, h, a, x, first, second, p):
     softmax(p, a)
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def _joined(seen, now, s, h):
     x = np.empty(s + h, np.float32)
-    x[:s], x[s:] = seen, now[:h]
+    copy_over(seen, x[:s])
+    copy_over(now[:h], x[s:])
     return x
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def decide(sizes, theta, seen, now, key, time):
     """An action at S_t and h_t."""
     s, h, a, _, _ = sizes
@@ -74,7 +75,7 @@ def decide(sizes, theta, seen, now, key, time):
     return draw(p, a, uniform(key, time, ACT, 0))
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def directions(sizes, settings, theta, seen, now, action, row, grad, d_h):
     """Where this step's losses pull the value network, the policy network and h_t."""
     s, h, a, _, linear = sizes
@@ -111,7 +112,7 @@ def directions(sizes, settings, theta, seen, now, action, row, grad, d_h):
         d_h[i] = d_x[s + i]
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def move(theta, squares, rates, settings, direction):
     """One RMSProp step, unless what it led to were not finite; returns whether it was. Writes over ``direction``."""
     mean = over_roots(direction, squares, settings[2], settings[3])

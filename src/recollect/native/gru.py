@@ -8,7 +8,8 @@ gradients.
 import numpy as np
 from numba import njit
 
-from recollect.engines.lanes import fma, load_at, store_at, tanh
+from recollect.engines.lanes import fma, inlined, load_at, store_at, tanh
+from recollect.native.kernels import exact
 
 LANES = 8
 WIDE, ONE_BY_ONE = (0,) * LANES, (0,)
@@ -21,7 +22,7 @@ def padded(units):
     return (units + LANES - 1) // LANES * LANES
 
 
-@njit(cache=True)
+@exact
 def columns(theta, at, s, h):
     """[s + h + 1, 3 padded(h)]: of the GRU at that place of θ, the weights by what they look at, and the biases."""
     wide, into = padded(h), s + h
@@ -38,12 +39,12 @@ def columns(theta, at, s, h):
     return table
 
 
-@njit(cache=True, forceinline=True)
+@inlined
 def _sigmoid(x):
     return fma(tanh(x * HALF), HALF, HALF)
 
 
-@njit(cache=True)
+@exact
 def advance(table, s, h, observations, x_at, hidden, h_at, gates, gates_at, seen, after_at):
     """One step from the hidden state at ``h_at`` to that at ``after_at``, which may be the same place.
 

@@ -4,19 +4,23 @@ A layer lies in a vector θ from some place on, as its weights [out, in] and its
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from recollect.engines.lanes import tanh
+from recollect.engines.lanes import INNER, tanh
 
 FAST = {"contract", "reassoc", "nsz"}
+_njit: Any = njit
+exact = _njit(**INNER, error_model="numpy")
+fast = _njit(**INNER, error_model="numpy", fastmath=FAST)
 TINY = np.float32(1e-36)
 """Less is taken for 0, as JAX does from 1e-38 on: with numbers that small, processors are a hundred times slower."""
 READ, ACT, WRITE = 0, 1, 2  # purposes of random numbers
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def uniform(key, time, purpose, place):
     """A number in [0, 1) from 53 bits of Philox4x32-10 at a counter of its own."""
     k0, k1 = np.uint64(key[0]), np.uint64(key[1])
@@ -29,7 +33,7 @@ def uniform(key, time, purpose, place):
     return float((a << np.uint64(21)) | (b >> np.uint64(11))) * 2.0**-53
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def affine(theta, at, out, into, x, y):
     """Write W x + b to y; returns where the next layer begins."""
     bias = at + out * into
@@ -42,7 +46,7 @@ def affine(theta, at, out, into, x, y):
     return bias + out
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def affine_back(theta, grad, at, out, into, x, d_y, d_x):
     """Write the gradient by W and b to ``grad`` and that by x to ``d_x``."""
     d_x[:into] = 0.0
@@ -54,7 +58,7 @@ def affine_back(theta, grad, at, out, into, x, d_y, d_x):
         grad[at + out * into + i] = d
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def outer(grad, at, out, into, x, d_y):
     """Write the gradient by W and b alone to ``grad``: of a layer that looks at what the agent was given."""
     for i in range(out):
@@ -64,14 +68,14 @@ def outer(grad, at, out, into, x, d_y):
         grad[at + out * into + i] = d
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def tanh_each(x):
     """Write tanh over x."""
     for i in range(len(x)):
         x[i] = tanh(x[i])
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def shallow(theta, at, into, h, out, x, hidden, y):
     """One hidden layer of tanh units."""
     at = affine(theta, at, h, into, x, hidden)
@@ -79,7 +83,7 @@ def shallow(theta, at, into, h, out, x, hidden, y):
     return affine(theta, at, out, h, hidden, y)
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def shallow_back(theta, grad, at, into, h, out, x, hidden, d_y, d_hidden):
     """The gradient of ``_shallow`` by its parameters; ``hidden`` is as it was left there."""
     affine_back(theta, grad, at + h * into + h, out, h, hidden, d_y, d_hidden)
@@ -88,7 +92,7 @@ def shallow_back(theta, grad, at, into, h, out, x, hidden, d_y, d_hidden):
     outer(grad, at, h, into, x, d_hidden)
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def value(theta, s, h, linear, observation):
     """V(S); the value network is at the beginning of θ."""
     hidden, one = np.empty(h, np.float32), np.empty(1, np.float32)
@@ -96,7 +100,7 @@ def value(theta, s, h, linear, observation):
     return one[0] if linear else math.tanh(one[0])
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def softmax(p, count):
     """Write the softmax of the first ``count`` over them."""
     top = p[0]
@@ -110,7 +114,7 @@ def softmax(p, count):
         p[i] /= total
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def draw(p, count, u):
     """The index that u draws from probabilities; the first one if they are NaN, as in ``recollect.learning.draw``."""
     for i in range(count - 1):
@@ -120,7 +124,7 @@ def draw(p, count, u):
     return count - 1
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc"})
+@_njit(**INNER, error_model="numpy", fastmath={"reassoc"})
 def finite(x):
     """Whether every number is finite."""
     worst = np.float32(0.0)  # of the width of x, and summed in any order: else the longest of all loops, one by one
@@ -129,14 +133,14 @@ def finite(x):
     return worst == 0.0
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def follow(theta, rates, direction):
     """Write θ after a step along ``direction`` over it."""
     for k in range(len(theta)):
         direction[k] = theta[k] + rates[k] * direction[k]
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def over_roots(direction, squares, keep, epsilon):
     """RMSProp: divide ``direction`` by the roots of its mean squares, and return these."""
     mean, keep, epsilon = np.empty(len(squares), np.float32), np.float32(keep), np.float32(epsilon)
@@ -147,8 +151,8 @@ def over_roots(direction, squares, keep, epsilon):
     return mean
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def copy_over(x, y):
-    """Write x over y; an assignment of one slice to another is not done several at once."""
+    """Write x over y: an assignment of one slice to another is not done several at once, and takes long to compile."""
     for k in range(len(x)):
         y[k] = x[k]

@@ -5,18 +5,18 @@ import math
 import numpy as np
 from numba import njit
 
-from recollect.native.kernels import WRITE, uniform
+from recollect.native.kernels import WRITE, copy_over, exact, uniform
 
 LAWS = {"reservoir": 0, "uniform": 1, "fifo": 2, "none": 3}
 LOG_INFINITY, LOG_ZERO_RATIO, LOG_ZERO_WEIGHT = 1e36, -1e36, -2e36  # as in recollect.reservoir.kernel
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def _sigmoid(x):
     return 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def add(sizes, items, memory, whole, item, log_weight, key, time):
     """Show the memory one item, as ``recollect.reservoir.kernel`` does under each of its laws."""
     n, law = sizes[3], sizes[4]
@@ -53,7 +53,7 @@ def add(sizes, items, memory, whole, item, log_weight, key, time):
         for i in range(n):
             if ranks[i] > dropped:
                 ranks[i] -= 1
-        items[slot] = item
+        copy_over(item, items[slot])
         memory[slot] = log_weight
         ranks[slot] = min(count + 1, n)
     if not zero and whole[n] < 2**31 - 1:
@@ -66,7 +66,7 @@ def add(sizes, items, memory, whole, item, log_weight, key, time):
         _grow(high, low, log_weight)
 
 
-@njit(cache=True, error_model="numpy")
+@exact
 def _grow(high, low, log_weight):
     """The ratios see one more weight; not fast-math, as the low parts live on rounding."""
     above_high, above_low = high[0], low[0]

@@ -13,7 +13,7 @@ from recollect.engines.lanes import absolute, fma, load_at, select, splat, store
 from recollect.host import IDLE, TERMINATED, TRUNCATED
 from recollect.native.gated import decide, directions, move, offsets
 from recollect.native.gru import LANES, ONE_BY_ONE, WIDE, ZERO, advance, columns, padded
-from recollect.native.kernels import FAST, TINY
+from recollect.native.kernels import TINY, copy_over, exact, fast
 
 ACTION, TIME = range(2)
 TOGETHER = 4  # rows of the sensitivity that share what is loaded of the old ones
@@ -37,7 +37,7 @@ def stride(s, h):
     return padded(3 * h * (s + h + 1))
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def _derivatives(theta, at, s, h, before, gates, mixed, jacobian):
     """∂h_t by the inputs of update gate and candidate, which are returned, of the reset gate, and by h_{t−1}."""
     wide, into = padded(h), s + h
@@ -61,7 +61,7 @@ def _derivatives(theta, at, s, h, before, gates, mixed, jacobian):
     return by_update, by_candidate
 
 
-@njit(cache=True)
+@exact
 def _multiply(jacobian, sensitivity, h, row):
     """Write (∂h_t/∂h_{t−1}) ∂h_{t−1}/∂θ over the sensitivity; rows of the Jacobian beyond h must be there."""
     new = np.empty((h + TOGETHER, LANES), np.float32)
@@ -83,7 +83,7 @@ def _multiply(jacobian, sensitivity, h, row):
             store_at(sensitivity, i * row + b, select(absolute(entries) < TINY, ZERO, entries))
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def _add_row(sensitivity, at, bias, x, d):
     """Add what one unit's gate, whose input moves the hidden state by d, has of its weights at x and of its bias."""
     for j in range(len(x)):
@@ -91,7 +91,7 @@ def _add_row(sensitivity, at, bias, x, d):
     sensitivity[bias] += d
 
 
-@njit(cache=True)
+@exact
 def carry(theta, at, s, h, x, before, gates, reset, sensitivity):
     """∂h_t/∂θ ← (∂h_t/∂h_{t−1}) ∂h_{t−1}/∂θ + ∂h_t/∂θ|, for the GRU at that place of θ."""
     row, into = stride(s, h), s + h
@@ -100,7 +100,9 @@ def carry(theta, at, s, h, x, before, gates, reset, sensitivity):
     by_update, by_candidate = _derivatives(theta, at, s, h, before, gates, mixed, jacobian)
     _multiply(jacobian, sensitivity, h, row)
     xh, xr = np.empty(into, np.float32), np.empty(into, np.float32)
-    xh[:s], xr[:s], xh[s:], xr[s:] = x, x, before[:h], reset[:h]
+    for part, of in ((xh, before), (xr, reset)):
+        copy_over(x, part[:s])
+        copy_over(of[:h], part[s:])
     for i in range(h):
         own = sensitivity[i * row : (i + 1) * row]
         _add_row(own, i * into, h * into + i, xh, by_update[i])
@@ -109,21 +111,23 @@ def carry(theta, at, s, h, x, before, gates, reset, sensitivity):
         _add_row(own, 2 * gate + i * into, 2 * gate + h * into + i, xr, by_candidate[i])
 
 
-@njit(cache=True)
+@exact
 def begin(sizes, theta, hidden, sensitivity, seen, whole, key, observation):
     """Take in the observation, carry the sensitivity along, choose an action."""
     s, h, a, _, _ = sizes
     at, wide = offsets(s, h, a)[1], padded(h)
-    x = np.where(np.isfinite(observation), observation, ZERO)
+    x = np.empty(s, np.float32)
+    for j in range(s):
+        x[j] = observation[j] if np.isfinite(observation[j]) else 0.0
     gates, reset, before = np.empty(3 * wide, np.float32), np.empty(wide, np.float32), hidden.copy()
     advance(columns(theta, at, s, h), s, h, x, 0, hidden, 0, gates, 0, reset, 0)
     carry(theta, at, s, h, x, before, gates, reset, sensitivity)
-    seen[:] = observation
+    copy_over(observation, seen)
     whole[ACTION] = decide(sizes, theta, seen, hidden, key, whole[TIME])
     whole[TIME] += 1
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@fast
 def learn(sizes, rates, settings, theta, squares, hidden, sensitivity, seen, whole, row):
     """One update from one time step; returns whether it was finite. One that is not is not made."""
     s, h, a, _, _ = sizes

@@ -14,7 +14,7 @@ from recollect.engines.lanes import absolute, any_, fma, load_at, select, splat,
 from recollect.host import IDLE, TERMINATED, TRUNCATED
 from recollect.native.gated import decide, directions, move, offsets
 from recollect.native.gru import LANES, ONE, ONE_BY_ONE, WIDE, ZERO, advance, columns, padded
-from recollect.native.kernels import TINY
+from recollect.native.kernels import TINY, copy_over, exact
 
 LENGTH, ACTION, TIME = range(3)
 
@@ -32,7 +32,7 @@ class Flat(NamedTuple):
     key: np.ndarray  # uint32 [k, words]
 
 
-@njit(cache=True)
+@exact
 def begin(sizes, theta, past, seen, whole, key, observation):
     """Take in the observation, run the GRU over the window, choose an action."""
     s, h, a, window, _ = sizes
@@ -52,13 +52,13 @@ def begin(sizes, theta, past, seen, whole, key, observation):
     length += 1
     for t in range(length):
         advance(table, s, h, observations, t * s, hidden, t * wide, gates, t * 3 * wide, reset, (t + 1) * wide)
-    seen[:] = observation
+    copy_over(observation, seen)
     whole[LENGTH] = length
     whole[ACTION] = decide(sizes, theta, seen, hidden[length * wide :], key, whole[TIME])
     whole[TIME] += 1
 
 
-@njit(cache=True)
+@exact
 def backpropagate(theta, at, s, h, observations, length, gates, hidden, d_h, grad):
     """The gradient by the GRU's parameters, which are at that place of θ, given that by h_t; writes over ``d_h``."""
     wide, into = padded(h), s + h
@@ -130,7 +130,7 @@ def backpropagate(theta, at, s, h, observations, length, gates, hidden, d_h, gra
         at += h * into + h
 
 
-@njit(cache=True)
+@exact
 def learn(sizes, rates, settings, theta, squares, past, seen, whole, row):
     """One update from one time step; returns whether it was finite. One that is not is not made."""
     s, h, a, _, _ = sizes

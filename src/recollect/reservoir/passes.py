@@ -172,11 +172,18 @@ def logistic(x):
 
 
 @njit(cache=True, error_model="numpy")
+def _copy(x, to):
+    """An assignment would bring in Numba's text functions, for an error message, which take long to compile."""
+    for k in range(len(x)):
+        to[k] = x[k]
+
+
+@njit(cache=True, error_model="numpy")
 def _grow_now(g, relative, block, w):
     scratch = np.empty_like(g)
     scratch[0] = g[0]
     grow(g, w, scratch)
-    g[:] = scratch
+    _copy(scratch, g)
     block[UNIT] = 1.0 / g[-1] if g[-1] > 0.0 else math.inf
     if g[-1] > 0.0:
         relate(g, relative)
@@ -219,7 +226,7 @@ def _place(g, rows, weights, index, order, rank, w, position):
     for k in range(len(newer)):
         to[k] = newer[k]
     order[-1] = slot
-    rows[slot] = g[: len(order) + 1]
+    _copy(g[: len(order) + 1], rows[slot])
     weights[slot] = w
     index[slot] = position
 
