@@ -66,8 +66,8 @@ _ONE_STATE: dict[str, Any] = {
     "credit_cap": 3.1,
 }
 
-# Up to 30 steps back, where rewards come more often: the best of 64 near `_ONE_STATE` on memory_len-30. T-mazes, too, with
-# a lower rate: at .0038 one seed in twelve settles on one side for good.
+# Up to 30 steps back, where rewards come more often: the best of 64 near `_ONE_STATE` on memory_len-30. T-mazes, too,
+# with a lower rate: at .0038 one seed in twelve settles on one side for good.
 _NOT_AS_FAR: dict[str, Any] = _ONE_STATE | {
     "square_decay": 0.9945,
     "discount": 0.975,
