@@ -102,12 +102,12 @@ def _gru(*settings: float) -> tuple[tuple[str, float], ...]:
     return tuple(zip(ranges.GRU, settings, strict=True))
 
 
-# Each the best of a search on that task, `recollect benchmark memory --agents gru --search K`: K = 96 on memory_len-30,
-# RepeatFirst and RepeatPrevious, 48 on memory_len-100 and memory_size-10, 20 on MiniGrid-MemoryS7; in T-mazes, of the
-# best of 128 at 20 that which did best again at 80 (`recollect lengths --search`).
+# Each the best of a search on the task that is named, `recollect benchmark memory --agents gru --search K`, then of one
+# near it (--near), whose best few were run again with other seeds (--best): see docs/environments.md. In T-mazes, of
+# the best of 128 at 20 that which did best again at 80 (`recollect lengths --search`).
 _GRU_T_MAZE = _gru(0.002, 0.946, 0.026, 0.9974, 1e-10, -0.6)
 _GRU_SHORT = _gru(0.00095, 0.9995, 0.0019, 0.9975, 4.2e-10, -2.2)  # memory_len-30
-_GRU_LONG = _gru(0.00071, 0.981, 0.023, 0.9972, 1.2e-8, -4.3)  # memory_len-100, and MiniGrid's
+_GRU_LONG = _gru(0.00096, 0.9997, 0.0061, 0.9994, 1e-10, -4.7)  # memory_len-60 and beyond
 _GRU_MINIGRID = _gru(0.00071, 0.9863, 0.023, 0.99726, 3.2e-8, -4.3)
 _GRU_REPEAT_EASY = _gru(0.006, 0.9974, 0.0011, 0.908, 1.5e-10, -0.21)
 _GRU_REPEAT_MEDIUM = _gru(0.0026, 0.58, 0.00019, 0.908, 9.9e-9, -1.2)
@@ -244,7 +244,7 @@ TASKS: dict[str, Task] = {
             k,
             n,
             episodic=_holding(n, _NOT_AS_FAR if n <= 30 else _ONE_STATE),
-            recurrent=_GRU_SHORT if n <= 70 else _GRU_LONG,
+            recurrent=_GRU_SHORT if n <= 30 else _GRU_LONG,
         )
         for k, n in enumerate(_LENGTHS)
     },
