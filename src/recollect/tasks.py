@@ -76,6 +76,9 @@ _NOT_AS_FAR: dict[str, Any] = _ONE_STATE | {
     "query_gain": 0.03,
 }
 
+# memory_len alone rewards nothing but its last action: no traces, and steps that grow small once it is learned.
+_LAST_STEP: dict[str, Any] = {"policy_rate": 0.9, "trace_decay": 0.0, "epsilon": 1e-6}
+
 # Many bits, of which one is asked for: found on a compiled copy of memory_size-10, the best of 161.
 _BITS_APART: dict[str, Any] = {
     "products": 32,
@@ -243,7 +246,7 @@ TASKS: dict[str, Task] = {
             "memory_len",
             k,
             n,
-            episodic=_holding(n, _NOT_AS_FAR if n <= 30 else _ONE_STATE),
+            episodic=_holding(n, (_NOT_AS_FAR if n <= 30 else _ONE_STATE) | _LAST_STEP),
             recurrent=_GRU_SHORT if n <= 30 else _GRU_LONG,
         )
         for k, n in enumerate(_LENGTHS)

@@ -227,6 +227,8 @@ def test_rmsprop_by_hand(state):
     again = agent.learn(zeros._replace(squares=first.squares), timestep(NEXT, 0.5, terminated=True), prng.key(2))
     mean = 0.25 * 0.5**2 * (1 + 0.75)
     assert float(again.params.write[-1].bias[0]) == pytest.approx(0.01 * 0.5 / math.sqrt(mean), rel=1e-4)
+    calm = agent.replace(epsilon=0.1).learn(zeros, timestep(NEXT, 0.5, terminated=True), prng.key(2))
+    assert float(calm.params.write[-1].bias[0]) == pytest.approx(0.01 * 0.5 / math.sqrt(0.25 * 0.5**2 + 0.1), rel=1e-4)
 
 
 @pytest.mark.parametrize("case", ["mid-episode", "the end", "cut short", "partly filled", "empty", "every item"])
@@ -446,6 +448,7 @@ def test_partly_filled_memory_is_read_by_option(state, option):
 FLOATS = {
     "learning_rate": 0.5,
     "square_decay": 0.5,
+    "epsilon": 0.5,
     "discount": 0.5,
     "entropy": 0.5,
     "bias_rate": 0.0,
@@ -494,6 +497,7 @@ NEEDS = {
     "reward_rate_step": {"objective": "average"},
     "encoding_size": {"encoder": "projection"},
     "square_decay": {"optimizer": "rmsprop"},
+    "epsilon": {"optimizer": "rmsprop"},
 }
 
 

@@ -24,7 +24,7 @@ SETTINGS = [
     {"log_weight_floor": -0.1, "query_gain": 2.0, "temperature_start": 0.5},
     {"products": 4, "policy_rate": 2.0, "entropy": 0.2, "bias_rate": 0.5},
     {"products": 2, "trace_decay": 0.0, "memory": "fifo"},
-    {"optimizer": "rmsprop", "learning_rate": 0.02, "square_decay": 0.9},
+    {"optimizer": "rmsprop", "learning_rate": 0.02, "square_decay": 0.9, "epsilon": 0.01},
     {"optimizer": "rmsprop", "learning_rate": 0.02, "trace_decay": 0.0, "entropy": 0.2, "estimator": "every"},
 ]
 

@@ -19,7 +19,6 @@ from recollect.pictures import Convolution
 from recollect.reservoir import kernel
 
 LARGEST_MEMORY = 2**32  # bytes
-SMALLEST_SQUARE = 1e-8  # added to RMSProp's mean squares
 
 NETWORKS = ("value", "policy", "query", "write")
 
@@ -36,7 +35,7 @@ ONLY_AT_START = (
 )
 """Options that ``init`` alone reads."""
 
-PARTS_OF_OTHERS = ("reward_rate_step", "encoding_size", "square_decay")
+PARTS_OF_OTHERS = ("reward_rate_step", "encoding_size", "square_decay", "epsilon")
 """Options without a say while ``objective``, ``encoder`` and ``optimizer`` are at their defaults."""
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -129,6 +128,8 @@ class EpisodicActorCritic(Agent):
         optimizer: "sgd", the paper's plain steps, or "rmsprop": each parameter's step over the root of its own mean
             square, so that the weights of what is seldom recalled move as far as the rest.
         square_decay: of RMSProp's mean squares.
+        epsilon: added to them. The larger, the smaller the steps where there is little left to learn: with next to
+            nothing, whatever is left is brought to full size, and what has been learned is shaken by it.
         value_rate, policy_rate, query_rate, write_rate: factors on it for each network (τ goes with the query). For V,
             1 is a step along δ ∇V and 2 the literal gradient of δ²; the paper can be read both ways.
         objective: "discounted" (the paper's, γ = 1 included) or "average", for tasks without ends:
@@ -180,6 +181,7 @@ class EpisodicActorCritic(Agent):
     learning_rate: float = dataclasses.field(default=0.02, metadata=traced())
     optimizer: str = "sgd"
     square_decay: float = dataclasses.field(default=0.99, metadata=traced())
+    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
     discount: float = dataclasses.field(default=0.99, metadata=traced())
     entropy: float = dataclasses.field(default=0.0003, metadata=traced())
     surprise: float = dataclasses.field(default=0.03, metadata=traced())
@@ -228,6 +230,7 @@ class EpisodicActorCritic(Agent):
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
         check_choice("optimizer", self.optimizer, ("sgd", "rmsprop"))
         check_number("square_decay", self.square_decay, 0.0, 1.0)
+        check_number("epsilon", self.epsilon, 0.0, math.inf, low_open=True)
         check_choice("objective", self.objective, ("discounted", "average"))
         check_number("reward_rate_step", self.reward_rate_step, 0.0, 1.0)
         check_number("forgetting", self.forgetting, 0.0, math.inf)
@@ -427,7 +430,7 @@ class EpisodicActorCritic(Agent):
         direction = jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready)
         mean = squares
         if self.optimizer == "rmsprop":
-            rms: Any = optax.scale_by_rms(decay=self.square_decay, eps=SMALLEST_SQUARE)
+            rms: Any = optax.scale_by_rms(decay=self.square_decay, eps=self.epsilon)
             direction, (mean,) = rms.update(direction, optax.ScaleByRmsState(squares))
         moved = self._move(params, direction)
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from recollect.agents.episodic import SMALLEST_SQUARE
 from recollect.host import IDLE, REWARD, TERMINATED, TRUNCATED
 from recollect.native.kernels import (
     ACT,
@@ -269,7 +268,7 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
     Returns whether the update was finite; one that is not is not made.
     """
     s, h, _, n, _, _, linear, tracing, _, rms = sizes
-    discount, decay, entropy, surprise, cap, terminal_value, floor, keep = settings
+    discount, decay, entropy, surprise, cap, terminal_value, floor, keep, epsilon = settings
     extra = row[2 * s :]
     over = extra[TERMINATED] > 0 or extra[TRUNCATED] > 0
     v_next = terminal_value if extra[TERMINATED] > 0 else value(theta, s, h, linear, row[:s])
@@ -281,7 +280,7 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
     log_w = gradients(sizes, theta, items, memory, seen, whole, scale, openness, cap, grad, moved, not tracing)
     if tracing:
         _along_traces(traces, grad, moved, delta, discount * decay)
-    mean = over_roots(moved, squares, keep, SMALLEST_SQUARE) if rms else squares
+    mean = over_roots(moved, squares, keep, epsilon) if rms else squares
     follow(theta, rates, moved)
     # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
     sound = finite(moved) and finite(mean)

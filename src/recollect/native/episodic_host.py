@@ -24,7 +24,7 @@ from recollect.networks import Layer
 from recollect.reservoir import kernel
 
 SETTINGS = ("discount", "trace_decay", "entropy", "surprise", "credit_cap", "terminal_value", "log_weight_floor")
-SETTINGS += ("square_decay",)
+SETTINGS += ("square_decay", "epsilon")
 RATES = ("learning_rate", "bias_rate", *(f"{name}_rate" for name in NETWORKS))
 KNOWN = {*SETTINGS, *RATES, "memory_size", "hidden", "products", *ONLY_AT_START, *PARTS_OF_OTHERS}
 CHOICES = {"memory": tuple(LAWS), "estimator": ("queried", "every"), "critic_output": ("tanh", "linear")}
