@@ -193,25 +193,6 @@ _REPEAT_LONG: dict[str, Any] = _REPEAT | {
     "temperature_start": 0.1,
 }
 
-# The best of 96 at random, again with six other seeds, at a length of 10.
-_INFORMED: dict[str, Any] = {
-    "optimizer": "rmsprop",
-    "learning_rate": 0.00045,
-    "square_decay": 0.99968,
-    "discount": 0.8,
-    "entropy": 0.0011,
-    "surprise": 0.237,
-    "trace_decay": 0.68,
-    "value_rate": 3.8,
-    "policy_rate": 1.23,
-    "query_rate": 3.76,
-    "write_rate": 4.7,
-    "query_gain": 1.08,
-    "write_gain": 1.8,
-    "temperature_start": 0.86,
-    "credit_cap": 3.4,
-}
-
 
 def _minigrid(size: str, low: float) -> Task:
     """Walls, keys and balls are all that such a world has; most of what is seen of them hardly ever changes.
@@ -255,7 +236,7 @@ TASKS: dict[str, Task] = {
         f"memory_size-{n}": _bsuite("memory_size", k, 2, episodic=tuple(_BITS_APART.items()), recurrent=_GRU_ORDER)
         for k, n in enumerate(_BITS)
     },
-    "RepeatFirstEasy": _popgym("RepeatFirstEasy", -0.5, 100_000, _REPEAT, _GRU_REPEAT_EASY),
+    "RepeatFirstEasy": _popgym("RepeatFirstEasy", -0.5, 50_000, _REPEAT, _GRU_REPEAT_EASY),
     "RepeatFirstMedium": _popgym("RepeatFirstMedium", -0.5, 300_000, _REPEAT_LONG, _GRU_REPEAT_MEDIUM),
     "RepeatPreviousEasy": _popgym("RepeatPreviousEasy", -0.5, 200_000, _REPEAT, needs="order"),
     "AutoencodeEasy": _popgym("AutoencodeEasy", -0.5, 200_000, _REPEAT, needs="order"),
@@ -269,7 +250,6 @@ TASKS: dict[str, Task] = {
             1 / 3,
             0.95,
             options=(("length", n),),
-            episodic=(("memory_size", n + 6), *_INFORMED.items()),
             recurrent=_GRU_INFORMED,
         )
         for n in (10, 20, 40, 80)
