@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "recollect"
 ROOMS = {
     "reservoir": set(),
     "cores": set(),
-    "ranges": set(),
+    "ranges": {"files"},
     "prng": set(),
     "files": set(),
     "checkpoints": {"files"},

@@ -188,13 +188,8 @@ def test_the_tasks_are_sound():
     easy = TASKS["RepeatFirstEasy"]
     assert easy.normalize_rewards and easy.agent_options("episodic")["log_weight_floor"] == -10.0
     own = easy.agent_options("gru")
-    assert (own["width"], own["critic_output"], own["update_start"]) == (
-        16,
-        "linear",
-        -2.0,
-    )  # its own over every agent's
-    assert easy.agent_options("none")["discount"] == 0.5 and TASKS["secret-informant-10"].agent_options("gru") == {
-        "width": 16,
-        "discount": 0.99,
-    }
+    assert (own["width"], own["critic_output"]) == (16, "linear") and own | dict(easy.recurrent) == own
+    memoryless, plain = easy.agent_options("none"), TASKS["secret-informant-10"].agent_options("episodic")
+    assert memoryless["discount"] == dict(easy.episodic)["discount"] != dict(easy.every)["discount"]
+    assert plain == {"memory_size": 4, "hidden": 16, "products": 16}
     assert set(AGENTS) - {"oracle"} == set(learners.LEARNERS) and not math.isnan(TASKS["MiniGrid-MemoryS7"].low)
