@@ -66,9 +66,8 @@ _ONE_STATE: dict[str, Any] = {
     "credit_cap": 3.1,
 }
 
-# Up to 30 steps back, where rewards come more often: the best of 64 near `_ONE_STATE` on memory_len-30. T-mazes, too,
-# with a lower rate: at .0038 one seed in twelve settles on one side for good.
-_NOT_AS_FAR: dict[str, Any] = _ONE_STATE | {
+# The best of 64 near it on memory_len-30.
+_ONE_STATE_SOON: dict[str, Any] = _ONE_STATE | {
     "square_decay": 0.9945,
     "discount": 0.975,
     "surprise": 0.028,
@@ -76,8 +75,15 @@ _NOT_AS_FAR: dict[str, Any] = _ONE_STATE | {
     "query_gain": 0.03,
 }
 
-# memory_len alone rewards nothing but its last action: no traces, and steps that grow small once it is learned.
-_LAST_STEP: dict[str, Any] = {"policy_rate": 0.9, "trace_decay": 0.0, "epsilon": 1e-6}
+# At .0038 one seed in twelve settles on one side for good.
+_T_MAZE: dict[str, Any] = _ONE_STATE_SOON | {"learning_rate": 0.002}
+
+
+def _memory_len(length: int) -> dict[str, Any]:
+    """Nothing but the last action is rewarded: no traces, and steps that grow small once it is learned."""
+    setting = _ONE_STATE_SOON if length <= 30 else _ONE_STATE
+    return setting | {"policy_rate": 0.9, "trace_decay": 0.0, "epsilon": 1e-6}
+
 
 # Many bits, of which one is asked for: found on a compiled copy of memory_size-10, the best of 161.
 _BITS_APART: dict[str, Any] = {
@@ -109,8 +115,8 @@ def _gru(*settings: float) -> tuple[tuple[str, float], ...]:
 # near it (--near), whose best few were run again with other seeds (--best): see docs/environments.md. In T-mazes, of
 # the best of 128 at 20 that which did best again at 80 (`recollect lengths --search`).
 _GRU_T_MAZE = _gru(0.002, 0.946, 0.026, 0.9974, 1e-10, -0.6)
-_GRU_SHORT = _gru(0.00095, 0.9995, 0.0019, 0.9975, 4.2e-10, -2.2)  # memory_len-30
-_GRU_LONG = _gru(0.00096, 0.9997, 0.0061, 0.9994, 1e-10, -4.7)  # memory_len-60 and beyond
+_GRU_LEN_30 = _gru(0.00095, 0.9995, 0.0019, 0.9975, 4.2e-10, -2.2)
+_GRU_LEN_60 = _gru(0.00096, 0.9997, 0.0061, 0.9994, 1e-10, -4.7)
 _GRU_MINIGRID = _gru(0.00071, 0.9863, 0.023, 0.99726, 3.2e-8, -4.3)
 _GRU_REPEAT_EASY = _gru(0.006, 0.9974, 0.0011, 0.908, 1.5e-10, -0.21)
 _GRU_REPEAT_MEDIUM = _gru(0.0026, 0.58, 0.00019, 0.908, 9.9e-9, -1.2)
@@ -227,8 +233,8 @@ TASKS: dict[str, Task] = {
             "memory_len",
             k,
             n,
-            episodic=_holding(n, (_NOT_AS_FAR if n <= 30 else _ONE_STATE) | _LAST_STEP),
-            recurrent=_GRU_SHORT if n <= 30 else _GRU_LONG,
+            episodic=_holding(n, _memory_len(n)),
+            recurrent=_GRU_LEN_30 if n <= 30 else _GRU_LEN_60,
         )
         for k, n in enumerate(_LENGTHS)
     },
@@ -263,7 +269,7 @@ TASKS: dict[str, Task] = {
             0.95,
             options=(("length", n),),
             oracle=(("length", n), ("oracle", True)),
-            episodic=_holding(n, _NOT_AS_FAR | {"learning_rate": 0.002}),
+            episodic=_holding(n, _T_MAZE),
             recurrent=_GRU_T_MAZE,
         )
         for n in (5, 10, 20, 40, 80, 160)
