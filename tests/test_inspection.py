@@ -1,5 +1,6 @@
 """Looking inside an agent, and the benchmark's arithmetic."""
 
+import dataclasses
 import json
 import math
 
@@ -82,6 +83,10 @@ def test_a_benchmark_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     command += ["--scale", "0.002", "--out", str(out)]
     assert cli.main(command) == 1 and "no luck" in capsys.readouterr().err
     assert cli.main(command) == 1 and "exists already" in capsys.readouterr().err
+    with monkeypatch.context() as other:
+        changed = dataclasses.replace(TASKS["t-maze-5"], episodic=(("discount", 0.123),))
+        other.setitem(TASKS, "t-maze-5", changed)
+        assert cli.main([*command, "--resume"]) == 1 and "0.123" in capsys.readouterr().err
     assert cli.main([*command, "--resume"]) == 0 and tried == ["episodic", "none", "none"]
     report = json.loads(out.read_text())
     assert [row["agent"] for row in report["rows"]] == ["episodic", "none"] and set(report["over_tasks"]) == {

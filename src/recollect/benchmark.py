@@ -45,6 +45,21 @@ def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
                 raise RecollectError(f"no {kind} {name!r}; there are {', '.join(known)}")
 
 
+def options(tasks: Sequence[str], agents: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """All that ``recollect.tasks`` says of these tasks and agents, and that their results depend on."""
+    return {
+        name: {
+            "env": task.env,
+            "env_options": dict(task.options),
+            "steps": task.steps,
+            "normalize_observations": task.normalize_observations,
+            "normalize_rewards": task.normalize_rewards,
+            "agents": {agent: task.agent_options(agent) for agent in agents},
+        }
+        for name, task in ((name, TASKS[name]) for name in tasks)
+    }
+
+
 def units(
     tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float = 1.0, progress: bool = False
 ) -> dict[str, Callable[[], list[dict[str, Any]]]]:

@@ -15,7 +15,7 @@ SHOWN = 5
 def _benchmark(args: argparse.Namespace) -> None:
     from recollect import benchmark, plots
     from recollect.provenance import plain
-    from recollect.tasks import DEFAULT, TASKS
+    from recollect.tasks import DEFAULT
 
     tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
     seeds = range(args.first_seed, args.first_seed + args.seeds)
@@ -30,7 +30,8 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.out is not None:
         plots.require()  # before the work, not after it
     units = benchmark.units(tasks, agents, seeds, args.scale, progress=True)
-    found, errors = run_units(args, units, args.jobs)
+    options = plain(benchmark.options(tasks, agents))
+    found, errors = run_units(args, units, args.jobs, settings=options)
     rows = [row for pair in found.values() for row in pair]
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
     print_table(
@@ -54,15 +55,6 @@ def _benchmark(args: argparse.Namespace) -> None:
             f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to optimal, all tasks"
         )
     if args.out is not None:
-        options = {
-            task: {
-                "env": TASKS[task].env,
-                "env_options": dict(TASKS[task].options),
-                "normalize_rewards": TASKS[task].normalize_rewards,
-                "agents": {agent: TASKS[task].agent_options(agent) for agent in agents},
-            }
-            for task in tasks
-        }
         if rows:
             print(f"picture: {plots.draw_benchmark(args.out.with_suffix('.png'), rows)}")
         report = {"scale": args.scale, "options": options, "table": lines, "over_tasks": together, "rows": rows}
@@ -73,10 +65,12 @@ def _benchmark(args: argparse.Namespace) -> None:
 
 def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str, ...], seeds: range) -> None:
     from recollect import benchmark
+    from recollect.provenance import plain
 
     fixed = dict(args.set)
     units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near, args.best)
-    found, errors = run_units(args, units, args.jobs)
+    options = plain(benchmark.options(tasks, agents))
+    found, errors = run_units(args, units, args.jobs, settings=options)
     rows = benchmark.ranked(list(found.values()))
     pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
     shown = [row for own in pairs for row in [r for r in rows if (r["task"], r["agent"]) == own][:SHOWN]]

@@ -51,13 +51,17 @@ def check_out(args: argparse.Namespace) -> None:
 
 
 def run_units(
-    args: argparse.Namespace, units: Mapping[str, Callable[[], object]], jobs: int = 1
+    args: argparse.Namespace, units: Mapping[str, Callable[[], object]], jobs: int = 1, **known: object
 ) -> tuple[dict, dict[str, str]]:
-    """Do all units, or those that are missing; the config is what was asked, but for where and how to watch."""
+    """Do all units, or those that are missing.
+
+    They can be taken up again under the same config alone: what was asked, but for where and how to watch, and what
+    else they depend on, ``known``.
+    """
     from recollect.experiments.sweep import run_all
 
     aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs")
-    config = {name: value for name, value in vars(args).items() if name not in aside}
+    config = {name: value for name, value in vars(args).items() if name not in aside} | known
 
     def say(text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
