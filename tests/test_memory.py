@@ -1,5 +1,7 @@
 """Reading and crediting the memory, against numbers worked out by hand."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,6 +36,17 @@ def test_query_probability():
         jnp.asarray((np.arange(8000) + 0.5) / 8000, jnp.float32)
     )
     assert np.bincount(slots).tolist() == [1000, 2000, 5000]
+
+
+def test_query_entropy():
+    """Of 1/4, 1/4, 1/2 it is 1.5 log 2; a slot that is empty has no part in it, nor in the gradient."""
+    logits = jnp.array([0.0, 0.0, math.log(2.0), -jnp.inf])
+    value, slope = jax.value_and_grad(memory.query_entropy)(logits)
+    assert float(value) == pytest.approx(1.5 * math.log(2))
+    np.testing.assert_allclose(slope, [math.log(2) / 8, math.log(2) / 8, -math.log(2) / 4, 0.0], atol=1e-6)
+    nothing = jnp.full(3, -jnp.inf)
+    value, slope = jax.value_and_grad(memory.query_entropy)(nothing)
+    assert float(value) == 0.0 and slope.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_temperature():

@@ -22,6 +22,8 @@ from recollect.tasks import AGENTS, TASKS, Task
 
 BLOCKS = 50
 """Parts of a run over which returns are averaged; the last five are its result."""
+ROWS = 20
+"""Parts of a block: a stretch as long as a block, to tell how soon, may begin at any of them."""
 LAST_SEED = 2**31 - 2
 
 _ANY_HORIZON = {"discount": ranges.Range(0.0, 0.9999, "gap")}
@@ -143,7 +145,7 @@ def pair(
 ) -> list[dict[str, Any]]:
     """One agent on one task: a row a seed."""
     task = TASKS[name]
-    steps = max(BLOCKS, int(task.steps * scale)) // BLOCKS * BLOCKS
+    steps = max(BLOCKS * ROWS, int(task.steps * scale)) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
     options = dict((task.oracle if agent == "oracle" else None) or task.options)
     made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent) | dict(changes))
     learner = Learner(
@@ -164,7 +166,7 @@ def pair(
         try:
             # Not strict: one seed that has lost itself is a result, and must not end those beside it.
             folder = Path(here) / "run"
-            log_every = steps // BLOCKS
+            log_every = steps // (BLOCKS * ROWS)
             learner.learn(steps, log_every=log_every, callbacks=[keep], folder=folder, strict=False, progress=progress)
         except Interrupted as error:
             raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to go on with
@@ -174,25 +176,46 @@ def pair(
 
 
 def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """What came of one run; blocks in which no episode ended count as the one before them."""
+    """What came of one run."""
     episodes = np.diff([0, *(row["episodes"] for row in rows)])
-    curve = np.array([row["return"] for row in rows])
+    totals = np.array([row["return"] for row in rows]) * episodes
+    totals[episodes == 0] = 0.0
+    with np.errstate(invalid="ignore"):
+        curve = totals.reshape(-1, ROWS).sum(1) / episodes.reshape(-1, ROWS).sum(1)
     last = curve[-5:][~np.isnan(curve[-5:])]
-    weighted = float(np.nansum(curve * episodes) / max(episodes.sum(), 1)) if episodes.sum() else math.nan
-    good = np.flatnonzero(curve >= (task.solved if task.mark is None else task.mark))
+    final = float(last.mean()) if len(last) else math.nan
+    weighted = float(totals.sum() / episodes.sum()) if episodes.sum() else math.nan
+    good = first_good(totals, episodes, task.solved if task.mark is None else task.mark)
     return {
         "task": name,
         "agent": agent,
         "seed": seed,
         "steps": int(rows[-1]["steps"]),
         "episodes": int(rows[-1]["episodes"]),
-        "final": float(last.mean()) if len(last) else math.nan,
+        "final": final,
         "whole": weighted,
-        "steps_to_solve": int(rows[good[0]]["steps"]) if len(good) else None,
-        "solved": bool(_measure(task, weighted, float(last.mean()) if len(last) else math.nan) >= task.solved),
+        "steps_to_solve": None if good is None else int([0, *(row["steps"] for row in rows)][good]),
+        "solved": bool(_measure(task, weighted, final) >= task.solved),
         "seconds": round(seconds, 2),
         "curve": [None if math.isnan(x) else round(x, 4) for x in curve.tolist()],
     }
+
+
+def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | None:
+    """The number of rows before the first stretch, as long as a block, whose mean return is at ``mark``; None without.
+
+    What a run has done up to there is what it needed: from there on it is as good as the mark. One lucky episode is no
+    stretch: ten must end in it, or as many as do on average in a run so short.
+
+    Args:
+        totals: the sum of the returns of the episodes that ended in each row.
+        episodes: how many did.
+        mark: the mean return that is asked for.
+    """
+    returns, ended = (np.convolve(part, np.ones(ROWS), "valid") for part in (totals, episodes))
+    enough = max(1, min(10, round(episodes.sum() / len(episodes) * ROWS)))
+    good = np.flatnonzero((ended >= enough) & (returns >= mark * ended - 1e-6))
+    return int(good[0]) if len(good) else None
 
 
 def _measure(task: Task, whole: float, final: float) -> float:
@@ -208,7 +231,7 @@ def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         final = np.array([row["final"] for row in own], float)
         known = final[~np.isnan(final)]
         low, high = stratified_bootstrap([known]) if len(known) else (math.nan, math.nan)
-        needed = sorted(row["steps_to_solve"] or math.inf for row in own)
+        needed = sorted(math.inf if row["steps_to_solve"] is None else row["steps_to_solve"] for row in own)
         lines.append(
             {
                 "task": task,

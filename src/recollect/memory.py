@@ -27,6 +27,14 @@ def log_query_probability(logits: Array, chosen: Array) -> Array:
     return jnp.where(empty, 0.0, jax.nn.log_softmax(safe)[chosen])
 
 
+def query_entropy(logits: Array) -> Array:
+    """−Σ Q log Q over the stored states; 0 while the memory is empty."""
+    stored = logits > -jnp.inf
+    safe = jnp.where(jnp.any(stored), jnp.where(stored, logits, -1e30), 0.0)  # −inf would make gradients NaN
+    log_q = jax.nn.log_softmax(safe)
+    return jnp.where(jnp.any(stored), -jnp.sum(jnp.where(stored, jnp.exp(log_q) * log_q, 0.0)), 0.0)
+
+
 def recall(logits: Array, items: Array, u: Array) -> tuple[Array, Array]:
     """The recalled state m_t that a uniform number draws: its slot, and the state (zeros while the memory is empty).
 

@@ -319,6 +319,33 @@ def test_surprise_is_entropy_by_the_size_of_the_error(state):
         assert not same_leaves(found.params.policy, plain.params.policy)
 
 
+def test_the_query_is_kept_open_as_the_policy_is(state):
+    """It moves by query_openness · (entropy + surprise · |δ|) along the gradient of its own entropy, in no trace.
+
+    From zero weights but for the query's output biases (1, 0, −1, 0): τ = 1 and q = tanh of them, so that the logits of
+    the stored states, and the entropy's slope by each bias, can be written down.
+    """
+    agent = SMALL.replace(learning_rate=0.1, discount=1.0, entropy=0.3, surprise=0.5, query_openness=2.0)
+    bias = np.array([1.0, 0.0, -1.0, 0.0])[:S]
+    zeros = jax.tree.map(jnp.zeros_like, state.params)
+    layer = zeros.query[-1]._replace(bias=jnp.asarray(bias, jnp.float32))
+    state = fill(state)._replace(params=zeros._replace(query=(*zeros.query[:-1], layer)))
+    step = timestep(NEXT, 0.7, terminated=True)
+    items = np.asarray(state.memory.items, float)
+    weights = np.exp(items @ np.tanh(bias))
+    q = weights / weights.sum()
+    slope = -q * (np.log(q) - np.sum(q * np.log(q)))
+    expected = 0.1 * 2.0 * (0.3 + 0.5 * 0.7) * (slope @ items) * (1 - np.tanh(bias) ** 2)
+    plain, found = (one.learn(state, step, prng.key(0)) for one in (agent.replace(query_openness=0.0), agent))
+    np.testing.assert_allclose(found.params.query[-1].bias - plain.params.query[-1].bias, expected, atol=1e-6)
+    at_temperature = -0.1 * 2.0 * (0.3 + 0.5 * 0.7) * np.sum(slope * np.log(weights))
+    assert float(found.params.temperature - plain.params.temperature) == pytest.approx(at_temperature, rel=1e-4)
+    assert_equal(found.traces, plain.traces)
+    assert_equal(
+        found.params._replace(query=None, temperature=None), plain.params._replace(query=None, temperature=None)
+    )
+
+
 @pytest.mark.parametrize("cap, moved", [(math.inf, 0.05), (1.5, 0.0375), (4.0, 0.05)])
 def test_bound_on_credit_by_hand(state, cap, moved):
     """As in ``test_write_step_by_hand``, where w/w_i = 2: a bound of 1.5 leaves three quarters of the step."""
@@ -392,6 +419,16 @@ def test_memory_written_before_the_read():
     assert int(learnt.memory.seen) == 1, "and not written again after it"
 
 
+@pytest.mark.parametrize("distinct, held", [(False, [0, 1, 1]), (True, [0, 1, 2])])
+def test_what_comes_again_is_kept_once_or_each_time(distinct, held):
+    agent = SMALL.replace(distinct=distinct)
+    state, _ = agent.begin(agent.init(prng.key(0), S, A), one_hot(0), prng.key(1))
+    for t, k in enumerate((1, 1, 2, 0) if distinct else (1, 1, 3)):
+        state, _ = agent.step(state, timestep(one_hot(k)), prng.key(2 + t))
+    assert np.asarray(state.memory.items).tolist() == [one_hot(k).tolist() for k in held]
+    assert int(state.memory.seen) == 3, "of the law, those that were not there"
+
+
 def test_stored_weight_is_the_one_from_before_the_update(state):
     """S_t is written with w under the parameters it was seen with, those before this step's update."""
     part = fill(state, (True, True, False))
@@ -458,6 +495,7 @@ FLOATS = {
     "write_gain": 2.0,
     "temperature_start": 2.0,
     "surprise": 0.5,
+    "query_openness": 2.0,
     "trace_decay": 0.5,
     "value_rate": 2.0,
     "policy_rate": 2.0,
@@ -475,6 +513,7 @@ CHOICES = {
     "products": 2,
     "estimator": "every",
     "memory": "fifo",
+    "distinct": True,
     "oracle_bit": 1,
     "optimizer": "rmsprop",
     "objective": "average",
@@ -502,12 +541,13 @@ NEEDS = {
 
 
 def short_life(agent):
-    """Three steps, the last of which ends the episode, with two states in memory."""
-    observations = np.random.default_rng(0).integers(0, 2, (4, S))
+    """Four steps, the last of which ends the episode, with up to three states in memory, one of them twice."""
+    observations = np.random.default_rng(0).integers(0, 2, (5, S))
+    observations[2] = observations[0]
     state, _ = agent.begin(agent.init(prng.key(0), S, A), jnp.asarray(observations[0], jnp.float32), prng.key(1))
     lives = [state]
-    for t in range(1, 4):
-        lives.append(agent.step(lives[-1], timestep(observations[t], 0.5, terminated=t == 3), prng.key(1 + t))[0])
+    for t in range(1, 5):
+        lives.append(agent.step(lives[-1], timestep(observations[t], 0.5, terminated=t == 4), prng.key(1 + t))[0])
     return lives
 
 

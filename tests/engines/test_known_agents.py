@@ -21,6 +21,8 @@ OTHER = {
     "objective": "average",
     "optimizer": "rmsprop",
     "forgetting": 0.1,
+    "query_openness": 0.5,
+    "distinct": True,
     "encoder": "projection",
     "activation": "relu",
     "temperature": "softplus",

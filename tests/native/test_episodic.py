@@ -26,6 +26,8 @@ SETTINGS = [
     {"products": 2, "trace_decay": 0.0, "memory": "fifo"},
     {"optimizer": "rmsprop", "learning_rate": 0.02, "square_decay": 0.9, "epsilon": 0.01},
     {"optimizer": "rmsprop", "learning_rate": 0.02, "trace_decay": 0.0, "entropy": 0.2, "estimator": "every"},
+    {"query_openness": 2.0, "entropy": 0.3, "temperature_start": 0.5},
+    {"query_openness": 0.5, "trace_decay": 0.0, "surprise": 0.4, "query_gain": 2.0},
 ]
 
 
@@ -51,6 +53,14 @@ def rows_of(steps, seed=0):
         yield rows
 
 
+def again(steps, seed=0):
+    """The same, but for observations that are four vectors over and over."""
+    few = np.random.default_rng(1).normal(size=(4, S))
+    for t, rows in enumerate(rows_of(steps, seed)):
+        rows[0, :S], rows[0, S : 2 * S] = few[t % 7 % 4], few[t % 3]
+        yield rows
+
+
 def one(live):
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), live)
 
@@ -61,8 +71,11 @@ def learn(agent, state, timestep):
     return agent.learn(state, timestep, prng.key(0))
 
 
-@pytest.mark.parametrize("options", SETTINGS, ids=str)
-def test_every_update_is_the_agents(options):
+DISTINCT = [{"distinct": True, "memory": memory} for memory in ("reservoir", "uniform", "fifo")]
+
+
+@pytest.mark.parametrize("options, rows_of", [*((x, rows_of) for x in SETTINGS), *((x, again) for x in DISTINCT)])
+def test_every_update_is_the_agents(options, rows_of):
     """Through two ends of episodes, with full and filling memories: parameters after each step, from the same state."""
     agent = agent_of(**options)
     host = EpisodicHost(agent, S, A)
@@ -80,6 +93,10 @@ def test_every_update_is_the_agents(options):
             ours, theirs = found.memory.law, expected.memory.law
             np.testing.assert_allclose(ours.high + ours.low, theirs.high + theirs.low, rtol=1e-5, atol=1e-5)
         assert int(found.memory.seen) == int(expected.memory.seen)
+        assert int(found.memory.count) == int(expected.memory.count)
+        if agent.distinct:
+            held = np.asarray(found.memory.items)[np.asarray(found.memory.filled)]
+            assert len(np.unique(held, axis=0)) == len(held)
 
 
 def test_memories_keep_what_their_law_says():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from recollect import prng
 from recollect.reservoir import kernel
 from recollect.reservoir.kernel import FIFO, PRODUCT, UNIFORM
 
@@ -450,6 +451,18 @@ def test_wrong_arguments_say_what_is_wrong(law):
             law.add(state, item, 0.0, jax.random.key(0))
     with pytest.raises(ValueError, match=r"."):
         law.add(state, (jnp.zeros(2),), 0.0, jax.random.key(0))
+
+
+def test_holds_what_equals_in_every_part():
+    item = {"place": jnp.zeros(2), "kind": jnp.int32(0)}
+    state = kernel.init(3, item)
+    assert not kernel.holds(state, item), "rows that were never written are not items"
+    kept = {"place": jnp.array([1.0, 2.0]), "kind": jnp.int32(7)}
+    state = kernel.add(state, kept, 0.0, prng.key(0))
+    assert kernel.holds(state, kept)
+    assert not kernel.holds(state, kept | {"kind": jnp.int32(8)})
+    assert not kernel.holds(state, kept | {"place": jnp.array([1.0, 3.0])})
+    assert not kernel.holds(kernel.clear(state), kept)
 
 
 def test_state_is_frozen():

@@ -138,11 +138,16 @@ class EpisodicActorCritic(Agent):
         discount: γ.
         entropy: weight of the policy's entropy in its objective; 0 for none.
         surprise: weight of that entropy for each unit of |δ|, on top.
+        query_openness: weight of the query's entropy, for each unit of the policy's; 0, the paper's choice, for none.
+            Which state to recall is a choice, too: without this it can settle before any has been seen to help.
         trace_decay: λ of the eligibility traces that all networks learn through; 0, the paper's choice, for none.
         estimator: who gets write credit: "queried", the recalled state alone (Eq. 10), or "every", all stored states
             (Eq. 9).
         credit_cap: bound on the quotient of a state's weight now and its weight when it was stored; inf for none.
         memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo" (the last n), "none".
+        distinct: whether a state that is in memory already is left out when it comes again, so that what is seen over
+            and over has one place, and one share in the query; False, the paper's choice, keeps each visit. The law is
+            then that of the states that were not there when they came.
         forgetting: ρ: a stored state's weight falls by e^−ρ a step against those still to come; 0, the paper's choice,
             for never. A memory that is not emptied needs it: without, ever fewer of the new states come in.
         encoder: what the agent takes for its state, stores and queries: the "raw" observation, a fixed random
@@ -185,6 +190,7 @@ class EpisodicActorCritic(Agent):
     discount: float = dataclasses.field(default=0.99, metadata=traced())
     entropy: float = dataclasses.field(default=0.0003, metadata=traced())
     surprise: float = dataclasses.field(default=0.03, metadata=traced())
+    query_openness: float = dataclasses.field(default=0.0, metadata=traced())
     trace_decay: float = dataclasses.field(default=0.3, metadata=traced())
     value_rate: float = dataclasses.field(default=2.0, metadata=traced())
     policy_rate: float = dataclasses.field(default=1.0, metadata=traced())
@@ -193,6 +199,7 @@ class EpisodicActorCritic(Agent):
     estimator: str = "queried"
     credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
     memory: str = "reservoir"
+    distinct: bool = False
     forgetting: float = dataclasses.field(default=0.0, metadata=traced())
     encoder: str = "raw"
     encoding_size: int = 16
@@ -238,6 +245,7 @@ class EpisodicActorCritic(Agent):
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("entropy", self.entropy, 0.0, 10.0)
         check_number("surprise", self.surprise, 0.0, 10.0)
+        check_number("query_openness", self.query_openness, 0.0, 100.0)
         check_number("trace_decay", self.trace_decay, 0.0, 1.0)
         check_number("credit_cap", self.credit_cap, 0.0, math.inf, low_open=True)
         if self.oracle_bit is not None and (type(self.oracle_bit) is not int or self.oracle_bit < 0):
@@ -261,6 +269,7 @@ class EpisodicActorCritic(Agent):
         check_choice("partial_read", self.partial_read, ("filled", "all"))
         check_choice("write", self.write, ("after", "before"))
         check_flag("reset_memory", self.reset_memory)
+        check_flag("distinct", self.distinct)
         if self.pictures is not None and self.encoder != "raw":
             raise ValueError(f"pictures are seen by their own network: encoder={self.encoder!r} must be 'raw' then")
         check_choice("critic_output", self.critic_output, ("tanh", "linear"))
@@ -355,6 +364,8 @@ class EpisodicActorCritic(Agent):
             log_w = jnp.maximum(self.log_write_weight(state.params, s), self.log_weight_floor)
         else:
             log_w = jnp.where(s[self.oracle_bit] > 0, 0.0, -jnp.inf)
+        if self.distinct:
+            log_w = jnp.where(kernel.holds(state.memory, s), -jnp.inf, log_w)
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
         log_w = jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
         return MEMORIES[self.memory].add(kernel.age(state.memory, self.forgetting), s, log_w, key)
@@ -378,7 +389,7 @@ class EpisodicActorCritic(Agent):
         return state._replace(decision=Decision(observation, recalled, slot, action)), action
 
     def scores(self, params: Parameters, decision: Decision, stored: kernel.State) -> tuple[Array, Array]:
-        """What is differentiated: the sum of the four scores that δ multiplies, and the policy's entropy.
+        """What is differentiated: the sum of the four scores that δ multiplies, and the entropy that is wanted.
 
         The value's score is V, so that δ ∇V is the (semi-)gradient step on δ²/2; the policy's and the query's are
         the log-probabilities of what was drawn; the write network's is w(S_i; θ)/w_i, so that δ times its gradient is
@@ -390,7 +401,9 @@ class EpisodicActorCritic(Agent):
         s = self.see(params, observation)
         logits = self.policy_logits(params, s, m)
         log_pi = self.actions.log_probability(logits, action)
-        log_q = memory.log_query_probability(self._query_logits(params, s, stored), slot)
+        query_logits = self._query_logits(params, s, stored)
+        log_q = memory.log_query_probability(query_logits, slot)
+        entropy = self.actions.entropy(logits) + self.query_openness * memory.query_entropy(query_logits)
         if self.estimator == "queried":
             log_w = self.log_write_weight(params, stored.items[slot])
             given, counts = stored.log_weights[slot], stored.filled[slot]
@@ -400,7 +413,7 @@ class EpisodicActorCritic(Agent):
         # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
         quotients = memory.credit(log_w, jnp.where(counts, given, log_w), self.credit_cap)
         credit = jnp.sum(jnp.where(counts, quotients, 0.0)) if self.oracle_bit is None else 0.0
-        return self.value(params, s) + log_pi + log_q + credit, self.actions.entropy(logits)
+        return self.value(params, s) + log_pi + log_q + credit, entropy
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).

@@ -50,7 +50,7 @@ class Flat(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Of one agent: s inputs, h units, a actions, n slots, which law and estimator, k products, and RMSProp or not."""
+    """Of one agent: s inputs, h units, a actions, n slots, which law and estimator, k products, and other choices."""
 
     s: int
     h: int
@@ -62,6 +62,7 @@ class Sizes(NamedTuple):
     tracing: bool
     k: int
     rms: bool
+    distinct: bool
 
 
 @exact
@@ -130,6 +131,40 @@ def _query(theta, at, s, h, n, observation, items, ranks, hidden, q, logits):
     return count
 
 
+@fast
+def _query_back(theta, grad, at, s, h, n, observation, items, ranks, hidden, q, logits, d_logits):
+    """The gradient by the query network and by the temperature's logarithm, of what ``_query`` made."""
+    temperature = math.exp(theta[at + h * s + h + s * h + s + h * s + h + h + 1])
+    d_q, d_hidden = np.zeros(s, np.float32), np.empty(h, np.float32)
+    place, d_temperature = 0, 0.0
+    for i in range(n):
+        if ranks[i] > 0:
+            d = d_logits[place]
+            d_temperature -= d * logits[place]
+            for j in range(s):
+                d_q[j] += d * items[i, j] / temperature
+            place += 1
+    for j in range(s):
+        d_q[j] *= 1.0 - q[j] * q[j]
+    shallow_back(theta, grad, at, s, h, s, observation, hidden, d_q, d_hidden)
+    return d_temperature
+
+
+@fast
+def _mean_log(p, count):
+    """Σ p log p."""
+    total = 0.0
+    for i in range(count):
+        total += p[i] * math.log(max(p[i], 1e-300))
+    return total
+
+
+@fast
+def _entropy_slope(p, i, mean):
+    """Of −Σ p log p by the i-th logit; ``mean`` is Σ p log p."""
+    return -p[i] * (math.log(max(p[i], 1e-300)) - mean)
+
+
 @exact
 def _slot_of(ranks, place):
     """The slot of the filled place of that number."""
@@ -149,7 +184,7 @@ def _log_sigmoid(x):
 @exact
 def begin(sizes, theta, items, seen, whole, key, observation):
     """Recall a state, choose an action."""
-    s, h, a, n, law, _, _, _, k, _ = sizes
+    s, h, a, n, law, _, _, _, k, _, _ = sizes
     at_policy, at_query, _, at_temperature = _offsets(s, h, a, k)
     hidden, q, logits, p = np.empty(h, np.float32), np.empty(s, np.float32), np.empty(n), np.empty(a)
     first, factors = np.empty(h + k, np.float32), np.empty(2 * k, np.float32)
@@ -170,12 +205,12 @@ def begin(sizes, theta, items, seen, whole, key, observation):
 
 
 @fast
-def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, grad, ready, together):
-    """The gradient of the scores, times ``delta``, to ``grad``; of the entropy, times ``openness``, to ``ready``.
+def gradients(sizes, theta, items, memory, seen, whole, delta, openness, query_openness, cap, grad, ready, together):
+    """The gradient of the scores, times ``delta``, to ``grad``; of the entropies, times openness, to ``ready``.
 
     Returns log w(S_t). ``together``: both go to ``grad``.
     """
-    s, h, a, n, law, every, linear, _, products, _ = sizes
+    s, h, a, n, law, every, linear, _, products, _, _ = sizes
     at_policy, at_query, at_write, at_temperature = _offsets(s, h, a, products)
     at_products = at_temperature + 1
     hidden, first, second = np.empty(h, np.float32), np.empty(h + products, np.float32), np.empty(h, np.float32)
@@ -192,20 +227,18 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
 
     _policy(theta, at_policy, at_products, s, h, a, products, x, first, factors, second, p)
     action = whole[n + 2]
-    mean = 0.0
-    for i in range(a):
-        mean += p[i] * math.log(max(p[i], 1e-300))
+    mean = _mean_log(p, a)
     for i in range(a):
         d_logits[i] = delta * ((i == action) - p[i])
         if together:
-            d_logits[i] -= openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
+            d_logits[i] += openness * _entropy_slope(p, i, mean)
     _policy_back(
         theta, grad, at_policy, at_products, s, h, a, products, x, first, factors, second,
         d_logits, d_second, d_first, d_factors,
     )  # fmt: skip
     if not together:
         for i in range(a):
-            d_logits[i] = -openness * p[i] * (math.log(max(p[i], 1e-300)) - mean)
+            d_logits[i] = openness * _entropy_slope(p, i, mean)
         _policy_back(
             theta, ready, at_policy, at_products, s, h, a, products, x, first, factors, second,
             d_logits, d_second, d_first, d_factors,
@@ -216,25 +249,30 @@ def gradients(sizes, theta, items, memory, seen, whole, delta, openness, cap, gr
     grad[at_query:at_products] = 0.0
     if law == 3:
         return log_w
-    q, d_q, logits, d_items = np.empty(s, np.float32), np.zeros(s, np.float32), np.empty(n), np.empty(n)
-    count = _query(theta, at_query, s, h, n, seen[0], items, whole[:n], hidden, q, logits)
+    q, logits, shares, d_slots = np.empty(s, np.float32), np.empty(n), np.empty(n), np.empty(n)
+    ranks = whole[:n]
+    count = _query(theta, at_query, s, h, n, seen[0], items, ranks, hidden, q, logits)
     if count == 0:
         return log_w
-    slot, place, d_temperature = whole[n + 1], 0, 0.0
-    copy_over(logits, d_items)
-    softmax(d_items, count)
-    temperature = math.exp(theta[at_temperature])
+    slot, place = whole[n + 1], 0
+    copy_over(logits, shares)
+    softmax(shares, count)
+    mean = _mean_log(shares, count) if query_openness > 0 else 0.0
     for i in range(n):
-        if whole[i] > 0:
-            d = delta * ((i == slot) - d_items[place])
-            d_temperature -= d * logits[place]
-            for j in range(s):
-                d_q[j] += d * items[i, j] / temperature
+        if ranks[i] > 0:
+            d_slots[place] = delta * ((i == slot) - shares[place])
+            if together and query_openness > 0:
+                d_slots[place] += query_openness * _entropy_slope(shares, place, mean)
             place += 1
-    for j in range(s):
-        d_q[j] *= 1.0 - q[j] * q[j]
-    shallow_back(theta, grad, at_query, s, h, s, seen[0], hidden, d_q, d_hidden)
-    grad[at_temperature] = d_temperature
+    grad[at_temperature] = _query_back(
+        theta, grad, at_query, s, h, n, seen[0], items, ranks, hidden, q, logits, d_slots
+    )
+    if query_openness > 0 and not together:
+        for i in range(count):
+            d_slots[i] = query_openness * _entropy_slope(shares, i, mean)
+        ready[at_temperature] = _query_back(
+            theta, ready, at_query, s, h, n, seen[0], items, ranks, hidden, q, logits, d_slots
+        )
 
     size = at_temperature - at_write
     part, total = np.empty(at_temperature, np.float32), np.zeros(size, np.float32)
@@ -267,8 +305,8 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
 
     Returns whether the update was finite; one that is not is not made.
     """
-    s, h, _, n, _, _, linear, tracing, _, rms = sizes
-    discount, decay, entropy, surprise, cap, terminal_value, floor, keep, epsilon = settings
+    s, h, _, n, _, _, linear, tracing, _, rms, _ = sizes
+    discount, decay, entropy, surprise, cap, terminal_value, floor, keep, epsilon, query_openness = settings
     extra = row[2 * s :]
     over = extra[TERMINATED] > 0 or extra[TRUNCATED] > 0
     v_next = terminal_value if extra[TERMINATED] > 0 else value(theta, s, h, linear, row[:s])
@@ -277,7 +315,10 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
     grad = np.empty(len(theta), np.float32)
     moved = np.zeros(len(theta), np.float32) if tracing else grad
     scale = 1.0 if tracing else delta
-    log_w = gradients(sizes, theta, items, memory, seen, whole, scale, openness, cap, grad, moved, not tracing)
+    of_query = query_openness * openness
+    log_w = gradients(
+        sizes, theta, items, memory, seen, whole, scale, openness, of_query, cap, grad, moved, not tracing
+    )
     if tracing:
         _along_traces(traces, grad, moved, delta, discount * decay)
     mean = over_roots(moved, squares, keep, epsilon) if rms else squares
@@ -301,7 +342,7 @@ def learn(sizes, rates, settings, theta, traces, items, memory, seen, whole, key
 @exact
 def _watch(sizes, settings, theta, items, memory, seen, whole, key, row):
     """The memory goes on as in ``learn``, the parameters stay."""
-    s, h, a, n, _, _, _, _, k, _ = sizes
+    s, h, a, n, _, _, _, _, k, _, _ = sizes
     if row[2 * s + TERMINATED] > 0 or row[2 * s + TRUNCATED] > 0:
         clear(sizes, memory, whole)
         return

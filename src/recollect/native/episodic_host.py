@@ -24,9 +24,9 @@ from recollect.networks import Layer
 from recollect.reservoir import kernel
 
 SETTINGS = ("discount", "trace_decay", "entropy", "surprise", "credit_cap", "terminal_value", "log_weight_floor")
-SETTINGS += ("square_decay", "epsilon")
+SETTINGS += ("square_decay", "epsilon", "query_openness")
 RATES = ("learning_rate", "bias_rate", *(f"{name}_rate" for name in NETWORKS))
-KNOWN = {*SETTINGS, *RATES, "memory_size", "hidden", "products", *ONLY_AT_START, *PARTS_OF_OTHERS}
+KNOWN = {*SETTINGS, *RATES, "memory_size", "hidden", "products", "distinct", *ONLY_AT_START, *PARTS_OF_OTHERS}
 CHOICES = {"memory": tuple(LAWS), "estimator": ("queried", "every"), "critic_output": ("tanh", "linear")}
 CHOICES |= {"optimizer": ("sgd", "rmsprop")}
 """What is known of the agent: these options, and in these only some choices."""
@@ -48,6 +48,7 @@ class EpisodicHost(NativeHost):
             float(agent.trace_decay) > 0,
             agent.products,
             agent.optimizer == "rmsprop",
+            agent.distinct,
         )
         self.settings = tuple(float(getattr(agent, name)) for name in SETTINGS)
         self.rates = self._rates()

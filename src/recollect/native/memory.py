@@ -17,12 +17,29 @@ def _sigmoid(x):
 
 
 @exact
+def holds(items, ranks, item):
+    """Whether an item equal to this one is in memory."""
+    for i in range(len(ranks)):
+        if ranks[i] > 0:
+            same = True
+            for j in range(len(item)):
+                if items[i, j] != item[j]:
+                    same = False
+                    break
+            if same:
+                return True
+    return False
+
+
+@exact
 def add(sizes, items, memory, whole, item, log_weight, key, time):
     """Show the memory one item, as ``recollect.reservoir.kernel`` does under each of its laws."""
     n, law = sizes[3], sizes[4]
     if law == 3:
         return
     ranks = whole[:n]
+    if sizes[10] and holds(items, ranks, item):
+        return  # as if it had weight 0
     high, low = memory[n : 2 * n + 1], memory[2 * n + 1 : 3 * n + 2]
     drop = memory[3 * n + 2 :].reshape(n if law == 0 else 0, n)  # the other laws have no use for it
     zero = not abs(log_weight) <= 1e30

@@ -161,6 +161,12 @@ def add(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
     return state._replace(law=Ratios(*_grow(law, log_weight), drop))
 
 
+def holds(state: State, item: Any) -> Array:
+    """Whether an item equal to this one is in memory."""
+    same = jax.tree.map(lambda rows, leaf: jnp.all((rows == leaf).reshape(len(rows), -1), axis=1), state.items, item)
+    return jnp.any(state.filled & jnp.all(jnp.stack(jax.tree.leaves(same)), axis=0))
+
+
 def clear(state: State, when: ArrayLike = True) -> State:
     """Empty the memory where ``when`` is true; rows that only filled slots are read from are left as they are."""
     law = state.law
