@@ -141,8 +141,9 @@ def _query_back(theta, grad, at, s, h, n, observation, items, ranks, hidden, q, 
         if ranks[i] > 0:
             d = d_logits[place]
             d_temperature -= d * logits[place]
+            share = np.float32(d / temperature)
             for j in range(s):
-                d_q[j] += d * items[i, j] / temperature
+                d_q[j] += share * items[i, j]
             place += 1
     for j in range(s):
         d_q[j] *= 1.0 - q[j] * q[j]
