@@ -115,7 +115,7 @@ _MEMORY_LEN: dict[str, Any] = _ONE_STATE | {
 
 
 def _memory_len(length: int) -> dict[str, Any]:
-    """Few states are told apart at once, and a cold query settles on one: 2 of 80 seeds were lost so at 4 and 5."""
+    """Few states are told apart at once, and a cold query settles on one: in one seed of ten, at 4 and 5."""
     few = {"surprise": 0.1, "temperature_start": 0.1, "query_rate": 1.0, "learning_rate": 0.004}
     return _MEMORY_LEN | (few if length < 10 else {})
 

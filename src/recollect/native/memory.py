@@ -34,11 +34,11 @@ def holds(items, ranks, item):
 @exact
 def add(sizes, items, memory, whole, item, log_weight, key, time):
     """Show the memory one item, as ``recollect.reservoir.kernel`` does under each of its laws."""
-    n, law = sizes[3], sizes[4]
+    n, law, distinct = sizes[3], sizes[4], sizes[10]
     if law == 3:
         return
     ranks = whole[:n]
-    if sizes[10] and holds(items, ranks, item):
+    if distinct and holds(items, ranks, item):
         return  # as if it had weight 0
     high, low = memory[n : 2 * n + 1], memory[2 * n + 1 : 3 * n + 2]
     drop = memory[3 * n + 2 :].reshape(n if law == 0 else 0, n)  # the other laws have no use for it
