@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect import Learner, Reservoir, checkpoints, cli, runs, trees
-from recollect.provenance import BITS_DEPEND_ON, versions
-from recollect.resuming import resume
+from recollect import Learner, Reservoir, cli
+from recollect.store import checkpoints, run_folders, trees
+from recollect.store.provenance import BITS_DEPEND_ON, versions
+from recollect.training.resuming import resume
 
 OLD = Path(__file__).parents[1] / "fixtures" / "release-0.1"
 RUNS = ("learner-whole", "learner-interrupted", "figure-whole", "figure-interrupted")
@@ -37,7 +38,7 @@ def copied(tmp_path):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_are_listed_and_verified(name, capsys):
-    summary = runs.summary(OLD / name)
+    summary = run_folders.summary(OLD / name)
     assert summary["status"] == ("finished" if name.endswith("whole") else "interrupted")
     assert 0 < summary["progress"] <= 1
     assert cli.main(["verify", str(OLD / name)]) == 0
@@ -47,7 +48,7 @@ def test_runs_are_listed_and_verified(name, capsys):
 def test_an_interrupted_learner_resumes(copied):
     run = copied("learner-interrupted")
     learner = resume(run, allow_inexact=True)
-    assert learner.steps == 400 and runs.summary(run)["status"] == "finished"
+    assert learner.steps == 400 and run_folders.summary(run)["status"] == "finished"
     expected = metrics(OLD / "learner-whole")
     assert [row["steps"] for row in metrics(run)] == [row["steps"] for row in expected]
     if written_here(run):
