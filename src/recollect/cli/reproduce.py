@@ -117,7 +117,7 @@ def add_resume_options(command: argparse.ArgumentParser) -> None:
 
 def register(commands: Commands) -> None:
     """Add ``reproduce``."""
-    again = commands.add_parser("reproduce", help="a figure of the paper: train, draw, hold it against the claims")
+    again = commands.add_parser("reproduce", help="a figure of the paper: train, draw, check its claims")
     again.add_argument("figure", choices=(*FIGURES, "all"))
     again.add_argument("--seeds", type=count, help="runs of the episodic agent (default: the paper's 3)")
     again.add_argument("--preset", choices=PRESETS, default="paper", help="default: paper")

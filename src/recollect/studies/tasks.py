@@ -46,8 +46,8 @@ class Task:
         return {**AGENTS[agent], **dict(self.every), **dict(own)}
 
 
-# One state, far back: from the best of 128 settings in T-mazes of 20 (`recollect lengths --search`), 87 small changes
-# on a compiled copy of memory_len, at 30 and 100.
+# One state, far back: from the best of 128 settings in T-mazes of 20 (`recollect lab lengths --search`), 87 small
+# changes on a compiled copy of memory_len, at 30 and 100.
 _ONE_STATE: dict[str, Any] = {
     "optimizer": "rmsprop",
     "learning_rate": 0.0038,
@@ -148,7 +148,7 @@ def _gru(*settings: float) -> tuple[tuple[str, float], ...]:
 
 # Each the best of a search on the task that is named, `recollect benchmark memory --agents gru --search K`, then of one
 # near it (--near), whose best few were run again with other seeds (--best): see docs/environments.md. In T-mazes the
-# first was `recollect lengths --search`, at 20, the others were at 40.
+# first was `recollect lab lengths --search`, at 20, the others were at 40.
 _GRU_T_MAZE = _gru(0.0038, 0.946, 0.03, 0.9979, 1e-10, -1.16)
 _GRU_LEN_30 = _gru(0.00095, 0.9995, 0.0019, 0.9986, 4.2e-10, -2.2)
 _GRU_LEN_60 = _gru(0.00096, 0.9997, 0.0061, 0.9994, 1e-10, -4.7)

@@ -1,4 +1,4 @@
-"""``recollect bench reservoir`` and ``recollect bench algorithm1``."""
+"""``recollect bench reservoir`` and ``recollect lab algorithm1``."""
 
 import statistics
 import time
