@@ -80,7 +80,7 @@ def test_bench_reservoir(capsys):
     assert cli.main(["bench", "reservoir", "--json", "--capacities", "3", "--items", "20000"]) == 0
     report = json.loads(capsys.readouterr().out)
     (row,) = report["nanoseconds_an_item"]
-    assert row["n"] == 3 and all(row[m] > 0 for m in ("algorithm1", "direct", "reservoir", "a_expj", "sum"))
+    assert row["n"] == 3 and all(row[m] > 0 for m in ("reservoir", "sum"))
     assert report["add_nanoseconds"]["median"] > 0
 
 

@@ -16,19 +16,10 @@ def _reservoir(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps({"nanoseconds_an_item": rows, "add_nanoseconds": add}, indent=1))
         return
-    print("\nnanoseconds an item, uniform weights; the last columns are ratios within this run\n")
+    print("\nnanoseconds per item, uniform weights; sum: reading every weight once\n")
     print_table(
-        ["items", "n", *reservoir.METHODS, "algorithm1/reservoir", "reservoir/a_expj"],
-        [
-            [
-                f"{r['items']:,}",
-                str(r["n"]),
-                *(f"{r[m]:.2f}" for m in reservoir.METHODS),
-                f"{r['algorithm1'] / r['reservoir']:.0f}",
-                f"{r['reservoir'] / r['a_expj']:.2f}",
-            ]
-            for r in rows
-        ],
+        ["items", "n", "reservoir", "sum"],
+        [[f"{r['items']:,}", str(r["n"]), f"{r['reservoir']:.2f}", f"{r['sum']:.2f}"] for r in rows],
     )
     print(f"\nadd(item, weight) from Python, n = 64: median {add['median']:.0f} ns, mean {add['mean']:.0f} ns")
 
@@ -81,7 +72,7 @@ def register(commands: Commands) -> None:
     """Add ``bench`` and its subjects."""
     bench = commands.add_parser("bench", help="how fast the library is on this machine")
     subjects = bench.add_subparsers(metavar="SUBJECT", required=True)
-    speed = subjects.add_parser("reservoir", help="speed of the sampler beside others")
+    speed = subjects.add_parser("reservoir", help="nanoseconds per item of the sampler")
     speed.add_argument("--json", action="store_true", help="print JSON instead of a table")
     speed.add_argument("--capacities", type=counts, default=(3, 16, 64, 256, 1024), help="n, comma-separated")
     speed.add_argument("--items", type=counts, default=(10**6, 10**7), help="stream lengths, comma-separated")
@@ -100,7 +91,7 @@ def register(commands: Commands) -> None:
     loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
     loop.add_argument("--runs", type=counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
-    parts = ("others", "growth", "figure5")
+    parts = ("growth", "figure5")
     loop.add_argument("--skip", type=names_among("part", parts, parts), default=(), help=f"any of {','.join(parts)}")
     loop.add_argument("--json", action="store_true", help="print JSON instead of tables")
     loop.add_argument("--picture", type=Path, help="where to draw steps per second over runs")

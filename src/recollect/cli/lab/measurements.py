@@ -64,9 +64,9 @@ def _checkpoints(args: argparse.Namespace) -> None:
 
 
 def _algorithm1(args: argparse.Namespace) -> None:
-    from recollect.studies.speed import reservoir
+    from recollect.studies.algorithm1 import shares
 
-    rows = reservoir.shares()
+    rows = shares()
     if args.json:
         print(json.dumps(rows, indent=1))
         return
