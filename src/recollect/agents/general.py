@@ -141,7 +141,7 @@ class GeneralActorCritic(Agent):
     actor_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.0005), metadata=traced())
     write_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.001), metadata=traced())
     discounts: tuple[float, ...] = dataclasses.field(default=(0.8, 0.95, 0.99), metadata=traced())
-    trace_decay: float = dataclasses.field(default=0.5, metadata=traced())
+    trace_decay: float = dataclasses.field(default=0.25, metadata=traced())
     surprise: float = dataclasses.field(default=0.1, metadata=traced())
     credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
     actions: Distribution = CATEGORICAL

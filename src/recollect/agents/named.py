@@ -54,13 +54,27 @@ _NOT_SAVED = ("actions",)  # set from the environment
 
 
 def make(name: str, **options: Any) -> Agent:
-    """The agent called ``name``, with options of its class on top."""
+    """The agent called ``name``, with options of its class on top; those of a part are named PART.OPTION.
+
+    >>> make("general", memory_size=4, **{"memory.radius": 0.5}).memory.radius
+    0.5
+    """
     cls, fixed = NAMES[name]
-    known = [f.name for f in dataclasses.fields(cls) if f.name not in (*_NOT_SAVED, "pictures")]  # type: ignore[arg-type]
-    for option in options:
-        if option not in known:
-            raise ValueError(f"{name} has no option {option!r}; there are {', '.join(known)}")
-    return cls(**{**fixed, **options})
+    agent: Any = cls(**fixed)
+    for option, value in options.items():
+        part, dot, of_part = option.rpartition(".")
+        owner = getattr(agent, part, None) if dot else agent
+        if not dataclasses.is_dataclass(owner) or of_part not in _options(owner):
+            owner, part, of_part = (owner, part, of_part) if dataclasses.is_dataclass(owner) else (agent, "", option)
+            of = f"{part} of {name}" if part else name
+            raise ValueError(f"{of} has no option {of_part!r}; there are {', '.join(_options(owner))}")
+        agent = agent.replace(**({part: dataclasses.replace(owner, **{of_part: value})} if dot else {option: value}))
+    return agent
+
+
+def _options(owner: Any) -> list[str]:
+    """What can be set: numbers and names, and for the parts that this library knows their own."""
+    return [f.name for f in dataclasses.fields(owner) if f.name not in (*_NOT_SAVED, "pictures")]
 
 
 def name_of(agent: Any) -> str:
