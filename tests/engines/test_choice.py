@@ -52,10 +52,10 @@ def test_training_takes_the_fastest_and_says_why_not_another(agent, env, options
     [
         (EpisodicActorCritic(), 1, False, "cpu", None),
         (RecurrentActorCritic(), 3, False, "cpu", None),
-        (EpisodicActorCritic(), 3, True, "jax", "copies=3 share one agent"),
+        (EpisodicActorCritic(), 3, True, "jax", "the 3 copies share one agent"),
         (EpisodicActorCritic(activation="relu", forgetting=0.1), 1, False, "jax", "activation='relu' (known: 'tanh')"),
         (RecurrentActorCritic(activation="relu"), 1, False, "jax", "does not know activation='relu'"),
-        (Own(), 1, False, "jax", "the agents of this library alone, not Own"),
+        (Own(), 1, False, "jax", "the recurrent agents, not for Own"),
     ],
 )
 def test_a_learner_likewise(agent, copies, shared, engine, why):

@@ -17,7 +17,7 @@ from recollect.store.interrupts import EXIT_INTERRUPTED, Interrupted
 DESCRIPTION = "Reinforcement-learning agents that learn online what to remember."
 EXAMPLES = """\
 a start:
-  recollect train --env CartPole-v1 --steps 20000 --set critic_output=linear
+  recollect train --env CartPole-v1 --steps 20000
   recollect evaluate runs/CartPole-v1-episodic-seed0
   recollect reproduce fig4 --preset robust
 `recollect COMMAND --help` shows a command's options."""

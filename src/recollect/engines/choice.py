@@ -92,13 +92,15 @@ def for_learner(agent: Agent, copies: int = 1, shared: bool = False, engine: str
 
     def against_cpu() -> str | None:
         if shared and copies > 1:
-            return f"copies={copies} share one agent, and it runs independent ones (learners='each')"
+            return f"the {copies} copies share one agent, and it runs independent ones: learners='each' avoids that"
         reasons = [kind.why_not(agent) for kind in NATIVE]
         if None in reasons:
             return None
         # Of the kind that is written for this class the reason names options; the others only their own class.
         named = [why for why in reasons if why is not None and "written for" not in why]
-        return named[0] if named else f"it knows the agents of this library alone, not {type(agent).__name__}"
+        if named:
+            return named[0]
+        return f"it is written for the episodic and the recurrent agents, not for {type(agent).__name__}"
 
     return _choose(engine, {"cpu": against_cpu, "jax": lambda: None})
 
