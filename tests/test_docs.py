@@ -56,6 +56,7 @@ def python_blocks(page):
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
 
 
+@pytest.mark.slow
 def test_the_tutorial_solves_its_task(tmp_path):
     """Run as the reader would, all of it."""
     (tmp_path / "errand.py").write_text(python_blocks(ROOT / "docs" / "tutorial.md"))
@@ -67,6 +68,7 @@ def test_the_tutorial_solves_its_task(tmp_path):
     assert float(evaluation.split()[1]) > 0.9, evaluation
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs", reason="the extra `docs` brings mkdocs")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]

@@ -535,7 +535,9 @@ def test_many_checkpoints_leave_no_handles_and_no_memory(tmp_path):
 
 
 def test_the_soak_says_what_it_saw(tmp_path, capsys):
-    assert cli.main(["soak", "--minutes", "0.1", "--out", str(tmp_path / "soak"), "--checkpoint-every", "0.2"]) in (
+    assert cli.main(
+        ["lab", "soak", "--minutes", "0.1", "--out", str(tmp_path / "soak"), "--checkpoint-every", "0.2"]
+    ) in (
         0,
         1,
     )
