@@ -169,7 +169,7 @@ def test_small_studies(tmp_path):
     out = tmp_path / "readings.json"
     few = ["--figure", "fig3", "--readings", "2", "--seeds", "1", "--max-steps", "0.001", "--records", "1"]
     assert cli.main(["lab", "readings", *few, "--part", "1", "--parts", "4", "--out", str(out)]) == 0
-    rows = json.loads(out.read_text())["lab", "readings"]
+    rows = json.loads(out.read_text())["readings"]
     assert len(rows) == 2 and {(r["estimator"], r["write"]) for r in rows} == {("queried", "before")}
 
 
