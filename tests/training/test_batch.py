@@ -235,7 +235,7 @@ def test_what_the_loop_carries_does_not_grow(agent):
         ({"max_episode_length": -5}, "max_episode_length must be at least 1, got -5"),
         (
             {"agent": AGENT.replace(learning_rate=np.array([0.1, 0.2]))},
-            r"must be one number or one a run \(3\), got shape \(2,\)",
+            r"must be one number or one per run \(3\), got shape \(2,\)",
         ),
     ],
 )

@@ -65,7 +65,7 @@ class Agent(abc.ABC):
         """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
 
     def watch(self, state: Any, timestep: TimeStep, key: Array) -> Any:
-        """Take in what came of the last action without learning from it: the memory goes on, the parameters stay."""
+        """Take in what came of the last action without learning from it: the memory continues, the parameters stay."""
         return self.learn(state, timestep, key, active=False)
 
     def update(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[Any, Array]:
@@ -144,7 +144,7 @@ def why_unknown(
 
 
 def check_number(name: str, value: Any, low: float, high: float, low_open: bool = False) -> None:
-    """Refuse a hyperparameter outside its range, be it a number or one a run; what JAX traces is let through."""
+    """Refuse a hyperparameter outside its range, be it a number or one per run; what JAX traces is let through."""
     if isinstance(value, str):
         raise ValueError(f"{name}={value!r} must be a number")
     if not isinstance(value, (int, float, np.ndarray, np.generic)):

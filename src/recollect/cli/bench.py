@@ -31,7 +31,7 @@ def _host(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(rows, indent=1))
         return
-    print(f"\nsteps a second on {args.env}, networks of {args.hidden} units; best of {online.REPEATS}\n")
+    print(f"\nsteps per second on {args.env}, networks of {args.hidden} units; best of {online.REPEATS}\n")
     columns = ["learner", "steps/s by the clock", "by the process's own time", "of the first"]
     first = next(iter(rows.values()))["processor"]
     print_table(

@@ -206,7 +206,7 @@ class Standing:
         return float(np.concatenate(self.episodes).mean())
 
     def pace(self) -> tuple[float, float]:
-        """Steps a second over all seeds, and seconds left; NaN while nothing can be said yet."""
+        """Steps per second over all seeds, and seconds left; NaN while nothing can be said yet."""
         elapsed, steps, share = (new - old for new, old in zip(self._newest, self._first, strict=True))
         if not share > 0:
             return math.nan, math.nan
@@ -258,7 +258,7 @@ def resume(
         watch: called with the standings.
         plan: what is asked for, if it should be compared; default: whatever the folder says.
         fallback: where the newest checkpoint is damaged, go back to the one before it, and log that.
-        allow_inexact: go on under other versions than before, and mark the run.
+        allow_inexact: continue under other versions than before, and mark the run.
         break_lock: take over a lock whose holder may live elsewhere.
         every: seconds between checkpoints; default: as before.
     """

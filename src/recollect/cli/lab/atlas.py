@@ -34,7 +34,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     atlas = commands.add_parser("atlas", help="every choice of the robust agent, alone and in pairs: one page")
     atlas.add_argument("--figures", type=figures, default=("fig4", "fig5"), help="comma-separated")
-    atlas.add_argument("--seeds", type=count, default=64, help="runs a choice (default: 64)")
+    atlas.add_argument("--seeds", type=count, default=64, help="runs per choice (default: 64)")
     atlas.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
     atlas.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     atlas.add_argument(

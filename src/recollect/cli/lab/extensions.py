@@ -26,7 +26,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     extensions = commands.add_parser("extensions", help="tasks without ends, states that are more than an observation")
     extensions.add_argument("study", choices=("continuing", "abstract"))
-    extensions.add_argument("--seeds", type=count, default=16, help="runs a row (default: 16)")
+    extensions.add_argument("--seeds", type=count, default=16, help="runs per row (default: 16)")
     extensions.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
     extensions.add_argument("--amount", type=count, help="steps of a life (80,000), or episodes (12,000)")
     extensions.add_argument("--out", type=Path, help="JSON file to write; default: standard output")

@@ -77,7 +77,7 @@ def register(commands: Commands) -> None:
         help=f"comma-separated, or all: {', '.join(AGENTS)} (default: episodic,gru); "
         "gru carries its gradients forward, gru-full backpropagates through the episode, on secret-informant alone",
     )
-    lengths.add_argument("--seeds", type=count, default=64, help="runs a row (default: 64)")
+    lengths.add_argument("--seeds", type=count, default=64, help="runs per row (default: 64)")
     lengths.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     lengths.add_argument(
         "--episodes", type=count, default=20_000, help="of each run, a multiple of 50 (default: 20,000)"

@@ -33,7 +33,7 @@ def register(commands: Commands) -> None:
     looping.add_argument(
         "--steps", type=count, default=300_000, help="of each run, a multiple of 40 (default: 300,000)"
     )
-    looping.add_argument("--workers", type=count, help="threads (default: one a core); results do not depend on it")
+    looping.add_argument("--workers", type=count, help="threads (default: one per core); results do not depend on it")
     looping.add_argument("--json", action="store_true", help="print JSON instead of a table")
     looping.add_argument("--out", type=Path, help="JSON file to write as well")
     looping.add_argument("--picture", type=Path, help="PNG file to draw the measures to")

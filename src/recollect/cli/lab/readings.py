@@ -46,7 +46,7 @@ def register(commands: Commands) -> None:
     readings.add_argument(
         "--readings", type=count, default=16, help="random readings of each of 4 programs (default: 16)"
     )
-    readings.add_argument("--seeds", type=count, default=8, help="runs a reading (default: 8)")
+    readings.add_argument("--seeds", type=count, default=8, help="runs per reading (default: 8)")
     readings.add_argument("--part", type=int, default=0, help="which part of the programs, to share the work")
     readings.add_argument("--parts", type=count, default=1, help="into how many parts the programs go (default: 1)")
     readings.add_argument("--max-steps", type=multiple, default=4.0, help="in multiples of the shortest total")

@@ -50,7 +50,7 @@ def register(commands: Commands) -> None:
         default=("robust",),
         help=f"comma-separated, or all: {', '.join(AGENTS)} (default: robust)",
     )
-    study.add_argument("--seeds", type=count, default=64, help="runs a figure and agent (default: 64)")
+    study.add_argument("--seeds", type=count, default=64, help="runs per figure and agent (default: 64)")
     study.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
     study.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     study.add_argument("--once", action="store_true", help="end at the budget, not at twice the budget")

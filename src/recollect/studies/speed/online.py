@@ -37,7 +37,7 @@ def agents(hidden: int) -> dict[str, Agent]:
 def speeds(
     steps: int, hidden: int, env: str, names: Sequence[str], on_progress: Callable[[str], None]
 ) -> dict[str, dict[str, float]]:
-    """Steps a second of each, by the clock and by this process's own time on the processor, the best of many repeats.
+    """Steps per second of each, by the clock and by this process's own time on the processor, the best of many repeats.
 
     On an idle machine the two agree.
     """
@@ -56,7 +56,7 @@ def speeds(
 
 
 def best(work: Callable[[], Any], steps: int) -> dict[str, float]:
-    """Steps a second of ``work``, which does ``steps``: the best of ``REPEATS``, by both clocks."""
+    """Steps per second of ``work``, which does ``steps``: the best of ``REPEATS``, by both clocks."""
     pace = {"clock": 0.0, "processor": 0.0}
     for _ in range(REPEATS):
         start, own = time.perf_counter(), time.process_time()

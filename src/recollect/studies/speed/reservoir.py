@@ -24,7 +24,7 @@ def plain_sum(w):
 
 
 def _nanoseconds(runs: dict[str, Method], parts: dict[str, np.ndarray], seconds: float = 7.5) -> dict[str, float]:
-    """For each method the best of the rounds that fit in ``seconds``, three at least, in nanoseconds an item.
+    """For each method the best of the rounds that fit in ``seconds``, three at least, in nanoseconds per item.
 
     The best is what is left when nothing else uses the machine. The methods take turns, so that a busy moment does not
     fall on one of them alone.
