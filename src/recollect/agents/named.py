@@ -116,7 +116,7 @@ def _plain(name: str, value: Any) -> Any:
         return [_plain(name, item) for item in value]
     options = {}
     if type(value) in PARTS.values():
-        options = {field.name: _plain(name, getattr(value, field.name)) for field in dataclasses.fields(value)}
+        options = {field.name: _plain(name, getattr(value, field.name)) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
     return {"part": type(value).__name__, "options": options}
 
 
