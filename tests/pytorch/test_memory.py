@@ -287,7 +287,7 @@ def test_wrong_inputs_say_what_was_expected():
     _, _, info = memory(x, state)
     with pytest.raises(ValueError, match=r"delta must be \[4\]"):
         memory.loss(torch.zeros(4, 1), info)
-    with pytest.raises(TypeError, match="delta must be torch.float32 on cpu"):
+    with pytest.raises(TypeError, match=r"delta must be torch\.float32 on cpu"):
         memory.loss(torch.zeros(4, dtype=torch.float64), info)
     with pytest.raises(ValueError, match=r"delta must be finite, but is not in rows \[1, 3\]"):
         memory.loss(torch.tensor([0.0, float("nan"), 1.0, float("inf")]), info)

@@ -199,7 +199,7 @@ def clear(state: State, when: Tensor) -> State:
 
 
 def age(state: State, by: float) -> State:
-    """Divide the weight of every item seen so far by e^by, against those still to come; see the JAX kernel's ``age``."""
+    """Divide the weight of every item seen so far by e^by, against those still to come, as the JAX kernel does."""
     first = torch.arange(state.high.shape[-1], device=state.high.device) == 0
     high, low = _two_sum(state.high, state.low - torch.where(first, torch.zeros_like(state.low), by))
     return state._replace(high=high, low=low)
