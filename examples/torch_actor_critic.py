@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import recollect  # noqa: F401  (registers the environments)
+from recollect.envs.making import make
 from recollect.torch import Info, ReservoirMemory, State
 
 
@@ -26,7 +26,7 @@ class Args:
     """Every field is an option of the command line."""
 
     env: str = "recollect/TMaze-v0"
-    """environment with vector observations and discrete actions"""
+    """an id that `recollect envs` lists, with discrete actions"""
     length: int = 10
     """of the corridor or chain, for the environments of recollect"""
     envs: int = 32
@@ -105,7 +105,7 @@ class EpisodicActorCritic(nn.Module):
 def make_envs(args: Args) -> gym.vector.VectorEnv:
     """Environments whose observation after an end is the first of the next episode."""
     options = {"length": args.length} if args.env.startswith("recollect/") else {}
-    makers = [lambda: gym.make(args.env, **options) for _ in range(args.envs)]
+    makers = [lambda: gym.wrappers.FlattenObservation(make(args.env, **options)) for _ in range(args.envs)]
     return gym.vector.SyncVectorEnv(makers, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP)
 
 

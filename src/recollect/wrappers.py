@@ -1,32 +1,29 @@
 """A memory for agents that have none: a Gymnasium wrapper that learns by itself what to keep and what to recall.
 
 ``Recall`` puts one recalled state beside each observation. Whatever library's agent plays the environment then sees
-both, and a policy without any recurrence can act on what lies far back. The memory, its query and its write network are
-those of ``EpisodicActorCritic``, and so is their learning: the wrapper is that agent with its choices of actions left
-to somebody else. It needs neither PyTorch nor the agent's cooperation, only the rewards.
+both, and a policy without any recurrence can act on what lies far back. The memory, its query, its write network and
+their learning are those of ``EpisodicActorCritic``: the wrapper is that agent with one action to choose from, while
+somebody else chooses what is done. No parameter of the memory is in the policy's score, so that nothing else changes.
+It needs neither PyTorch nor the other agent's cooperation, only the rewards.
 """
 
-import dataclasses
-import functools
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from recollect import checkpoints, prng, spaces, trees
-from recollect.actions import Distribution
 from recollect.agents import named
 from recollect.agents.base import check_flag
-from recollect.agents.episodic import EpisodicActorCritic, Parameters
-from recollect.agents.episodic import State as AgentState
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.engines.choice import host_for
+from recollect.engines.host import REWARD, TERMINATED, TRUNCATED, blank_rows
+from recollect.engines.native.episodic import Flat
+from recollect.engines.native.episodic_host import EpisodicHost
+from recollect.envs import spaces
 from recollect.errors import FileError
-from recollect.host import TimeStep
-from recollect.normalization import Normalizer
-from recollect.reservoir import kernel
+from recollect.store import checkpoints
+from recollect.training.normalization import Normalizer
 
 DEFAULTS: dict[str, Any] = {
     "memory_size": 8,
@@ -47,27 +44,6 @@ DEFAULTS: dict[str, Any] = {
     "critic_output": "linear",
 }
 """Options of ``EpisodicActorCritic`` that a ``RecallLearner`` has unless told otherwise."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _ChosenElsewhere(Distribution):
-    """Actions that somebody else draws: nothing to draw, nothing to learn."""
-
-    @property
-    def draws(self) -> int:
-        return 0
-
-    def nothing(self) -> Array:
-        return jnp.zeros((), jnp.int32)
-
-    def draw(self, outputs: Array, u: Array) -> Array:
-        return self.nothing()
-
-    def log_probability(self, outputs: Array, action: Array) -> Array:
-        return jnp.zeros(())
-
-    def entropy(self, outputs: Array) -> Array:
-        return jnp.zeros(())
 
 
 class RecallLearner:
@@ -98,69 +74,54 @@ class RecallLearner:
         **options: Any,
     ):
         check_flag("normalize_rewards", normalize_rewards)
-        for name in ("actions", "pictures", "encoder", "oracle_bit", "write", "reset_memory"):
-            if name in options:
-                raise ValueError(f"{name} is not an option here: the wrapper sets it")
         self.vector = spaces.observations(observation_space)
-        self.agent = EpisodicActorCritic(
-            **{**DEFAULTS, "memory_size": memory_size, **options}, actions=_ChosenElsewhere(), reset_memory=False
-        )
+        self.agent = EpisodicActorCritic(**{**DEFAULTS, "memory_size": memory_size, **options})
+        if not EpisodicHost.supports(self.agent):
+            raise ValueError(
+                f"these options have no compiled step, which the wrapper needs: {options}; "
+                "see recollect.engines.native.episodic_host for those that have"
+            )
         self.seed, self.learning = int(seed), True
         self.normalizer = Normalizer(self.vector.size, 1, False, normalize_rewards, float(self.agent.discount))
-        self.blank: AgentState = jax.jit(self.agent.init, static_argnums=(1, 2))(
-            prng.key(self.seed), self.vector.size, 1
-        )
-        self.params: Parameters = self.blank.params
-        self.squares: Any = self.blank.squares
-        self.not_finite = 0
+        self.host: EpisodicHost = host_for(self.agent, self.vector.size, 1)
+        self._first: Flat = self.host.start(np.uint32(self.seed))
+        self._memories, self.not_finite = 0, 0
         """Updates that were not made because they were not finite."""
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """Every parameter of the critic, the query and the write network, in one vector; steps write over it."""
+        return self._first.theta[0]
+
+    def empty_memory(self, seed: int | None = None) -> Flat:
+        """A memory of its own for one environment, on the parameters that all share; None for a seed of its own."""
+        if seed is None:
+            self._memories += 1
+            seed = self.seed + self._memories
+        own = self.host.start(np.uint32(seed % 2**32))
+        # The compiled step moves parameters in place: sharing the tables is all it takes to share what is learned.
+        return own._replace(theta=self._first.theta, squares=self._first.squares)
 
     def save(self, folder: Path | str) -> Path:
         """Add a checkpoint of what has been learned to a folder."""
-        arrays = trees.flatten({"params": self.params, "squares": self.squares, "normalizer": self.normalizer.state()})
-        return checkpoints.save(folder, arrays, self._meta())
+        return checkpoints.save(folder, self._arrays(), self._meta())
 
     def load(self, folder: Path | str) -> "RecallLearner":
         """Take over what ``save`` put there, from a learner of the same options; returns this one."""
-        like = {"params": self.params, "squares": self.squares, "normalizer": self.normalizer.state()}
-        found = checkpoints.load(folder, like=trees.shapes(like))
+        own = {name: (array.shape, array.dtype.name) for name, array in self._arrays().items()}
+        found = checkpoints.load(folder, like=own)
         if found.meta != self._meta():
             raise FileError(f"{found.path} was saved with other options: {found.meta}, not {self._meta()}")
-        state = trees.restore(found.arrays, like)
-        self.params, self.squares = jax.tree.map(jnp.asarray, (state["params"], state["squares"]))
-        self.normalizer.restore(state["normalizer"])
+        self._first.theta[:], self._first.squares[:] = found.arrays["theta"], found.arrays["squares"]
+        self.normalizer.restore({k[11:]: v for k, v in found.arrays.items() if k.startswith("normalizer.")})
         return self
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        statistics = {f"normalizer.{name}": array for name, array in self.normalizer.state().items()}
+        return {"theta": self._first.theta, "squares": self._first.squares, **statistics}
 
     def _meta(self) -> dict[str, Any]:
         return {"kind": "recall", "agent": named.describe(self.agent), "size": self.vector.size}
-
-
-@jax.jit
-def _begin(
-    agent: EpisodicActorCritic, params: Parameters, state: AgentState, x: Array, key: Array, time: Array
-) -> AgentState:
-    """An episode's first observation: nothing in memory, nothing to give credit to."""
-    key = prng.at(key, time, 0)
-    traces = jax.tree.map(jnp.zeros_like, state.traces)
-    state = state._replace(params=params, traces=traces, memory=kernel.clear(state.memory))
-    return agent.begin(state, x, key)[0]
-
-
-@functools.partial(jax.jit, static_argnames="learn")
-def _continue(
-    agent: EpisodicActorCritic,
-    params: Parameters,
-    squares: Any,
-    state: AgentState,
-    timestep: TimeStep,
-    key: Array,
-    time: Array,
-    learn: bool,
-) -> tuple[AgentState, Array]:
-    """Learn from what came of the action that somebody took, store the state it was taken in, recall at the next."""
-    key_learn, key_begin = prng.at(key, time, 0), prng.at(key, time, 1)
-    state, finite = agent.update(state._replace(params=params, squares=squares), timestep, key_learn, learn)
-    return agent.begin(state, timestep.observation, key_begin)[0], finite
 
 
 class Recall(gym.Wrapper):
@@ -205,47 +166,53 @@ class Recall(gym.Wrapper):
             np.array([[-1.0], [1.0]]) * bound[:, self.vector.size :], 0.0
         )
         self.observation_space = gym.spaces.Box(bound[0].astype(np.float32), bound[1].astype(np.float32))
-        self._state: AgentState | None = None
-        self._key, self._time, self._return = prng.key(learner.seed), 0, 0.0
+        self._flat = learner.empty_memory()
+        self._row, self._recalled = blank_rows(1, self.vector.size), np.zeros(self.vector.size, np.float32)
+        self._playing, self._return = False, 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Begin an episode with an empty memory; ``seed`` also that of what is kept and recalled."""
         observation, info = self.env.reset(seed=seed, options=options)
-        if seed is not None:
-            self._key, self._time = prng.key(seed), 0
         x = self._vector(observation)
-        learner = self.learner
-        state = learner.blank if self._state is None else self._state
-        self._time += 1
-        key, time = self._key, np.uint32(self._time)
-        self._state, self._return = _begin(learner.agent, learner.params, state, x, key, time), 0.0
+        host = self.learner.host
+        self._flat = self.learner.empty_memory(seed) if seed is not None else host.forget(self._flat)
+        self._begin(x)
+        self._playing, self._return = True, 0.0
         return self._joined(x), info
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict]:
         """Take the agent's action; learn what it was worth to recall what was recalled."""
-        if self._state is None:
+        if not self._playing:
             raise gym.error.ResetNeeded("no episode is under way: call reset() first")
         observation, reward, terminated, truncated, info = self.env.step(action)
         if not np.isfinite(reward):
             raise ValueError(f"the environment's reward is {reward}, not finite: nothing was learned from this step")
-        x, learner = self._vector(observation), self.learner
+        x, learner, size = self._vector(observation), self.learner, self.vector.size
         over = bool(terminated or truncated)
-        scaled = self._scale(float(reward), over)
-        timestep = TimeStep(x, np.float32(scaled), np.bool_(terminated), np.bool_(truncated))
-        self._time += 1
-        shared, key, time = (learner.agent, learner.params, learner.squares), self._key, np.uint32(self._time)
-        self._state, finite = _continue(*shared, self._state, timestep, key, time, learner.learning)
+        row = self._row[0]
+        row[:size], row[2 * size + REWARD] = x, self._scale(float(reward), over)
+        row[2 * size + TERMINATED], row[2 * size + TRUNCATED] = terminated, truncated
+        if over:
+            # The step empties the memory: what the last observation recalls must be drawn before it.
+            kept, self._flat = self._flat, Flat(*(part.copy() for part in self._flat))
+            self._begin(x)
+            self._flat, last = kept, self._recalled
         if learner.learning:
-            learner.params, learner.squares = self._state.params, self._state.squares
-            learner.not_finite += not bool(finite)
+            _, _, bad = learner.host.step(self._flat, self._row)
+            learner.not_finite += bad >= 0
+        else:
+            learner.host.watch(self._flat, self._row)
+        self._recalled, self._playing = last if over else self._flat.seen[0, 1].copy(), not over
         return self._joined(x), reward, terminated, truncated, info
 
     @property
     def recalled(self) -> np.ndarray:
         """The recalled observation that goes with the last one."""
-        if self._state is None:
-            raise gym.error.ResetNeeded("no episode is under way: call reset() first")
-        return np.asarray(self._state.decision.recalled)
+        return self._recalled
+
+    def _begin(self, x: np.ndarray) -> None:
+        self.learner.host.begin(self._flat, x[None])
+        self._recalled = self._flat.seen[0, 1].copy()
 
     def _scale(self, reward: float, over: bool) -> float:
         normalizer = self.learner.normalizer
@@ -262,7 +229,7 @@ class Recall(gym.Wrapper):
         return x
 
     def _joined(self, x: np.ndarray) -> np.ndarray:
-        return np.concatenate([x, self.recalled])
+        return np.concatenate([x, self._recalled])
 
     def _bounds(self) -> np.ndarray:
         space = self.env.observation_space

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recollect import EpisodicActorCritic, prng
-from recollect import memory as reading
+from recollect.agents import memory as reading
 from recollect.reservoir import kernel as definition
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
@@ -37,7 +37,7 @@ def jax_parameters(memory):
             "bias": jnp.asarray(linear.bias.detach().numpy()),
         }
 
-    from recollect.networks import Layer
+    from recollect.agents.networks import Layer
 
     def network(module):
         return tuple(Layer(**layer(part)) for part in module if isinstance(part, torch.nn.Linear))

@@ -14,6 +14,20 @@ except ImportError as error:
     ) from error
 
 from recollect.torch.kernel import State
+from recollect.torch.export import export_onnx
 from recollect.torch.memory import Info, ReservoirMemory, Scores
+from recollect.torch.policy import EpisodicPolicy
+from recollect.torch.weights import from_torch, load_weights, save_weights, to_torch
 
-__all__ = ["Info", "ReservoirMemory", "Scores", "State"]
+__all__ = [
+    "EpisodicPolicy",
+    "Info",
+    "ReservoirMemory",
+    "Scores",
+    "State",
+    "export_onnx",
+    "from_torch",
+    "load_weights",
+    "save_weights",
+    "to_torch",
+]

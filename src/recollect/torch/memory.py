@@ -167,7 +167,7 @@ class ReservoirMemory(nn.Module):
             if done is not None:
                 state = kernel.clear(state, done.to(torch.bool))
             if uniforms is None:
-                size = (len(x), self.draws)
+                size = (x.shape[0], self.draws)
                 uniforms = torch.rand(size, generator=generator, dtype=x.dtype, device=x.device)
             logits, empty = self._logits(x, state.items, state.filled)
             slot = kernel.draw(torch.where(empty[:, None], 0.0, logits), uniforms[:, 0])
@@ -183,10 +183,10 @@ class ReservoirMemory(nn.Module):
 
     def log_write_weight(self, x: Tensor) -> Tensor:
         """[rows]: log w of states [rows, features]."""
-        output = self.write(x)
-        if output.numel() != len(x):
-            raise ValueError(f"write must give one number per row, [{len(x)}] or [{len(x)}, 1], got {_shape(output)}")
-        return functional.logsigmoid(output.reshape(len(x)))
+        output, rows = self.write(x), x.shape[0]  # not len(x), which would fix the number of rows in an export
+        if output.numel() != rows:
+            raise ValueError(f"write must give one number per row, [{rows}] or [{rows}, 1], got {_shape(output)}")
+        return functional.logsigmoid(output.reshape(rows))
 
     def query_probabilities(self, x: Tensor, state: State) -> Tensor:
         """[batch, n]: Q(S_i | M_t) of every slot at states ``x``; 0 where it is empty.
@@ -267,7 +267,7 @@ class ReservoirMemory(nn.Module):
                 raise ValueError(
                     f"{name} is on {tensor.device} but the module on {like.device}: move one with .to(...)"
                 )
-        batch = len(x)
+        batch = x.shape[0]
         if state.items.shape != (batch, self.memory_size, self.features):
             expected = [batch, self.memory_size, self.features]
             raise ValueError(f"the state must hold items {expected} for this x, got {_shape(state.items)}")
