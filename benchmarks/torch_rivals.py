@@ -65,9 +65,11 @@ class Watch:
         self.best, self.solved_steps, self.solved_seconds, self.solved_cpu = float("-inf"), None, None, None
 
     def step(self) -> None:
+        """One step was taken."""
         self.steps += 1
 
     def end(self, score: float) -> None:
+        """An episode ended with this return."""
         self.episodes += 1
         self.last.append(score)
         if len(self.last) < EPISODES:
@@ -81,6 +83,7 @@ class Watch:
 
     @property
     def solved(self) -> bool:
+        """Whether the mark was reached."""
         return self.solved_steps is not None
 
 
@@ -113,6 +116,7 @@ def watched(task: str, watch: Watch) -> Any:
 
 
 def run_learner(task: str, seed: int, steps: int, watch: Watch, tuned: bool) -> dict[str, Any]:
+    """recollect.Learner; returns what its agent is."""
     import tempfile
 
     import recollect
@@ -140,6 +144,7 @@ def run_learner(task: str, seed: int, steps: int, watch: Watch, tuned: bool) -> 
 
 
 def run_sb3(task: str, seed: int, steps: int, watch: Watch, agent: str) -> dict[str, Any]:
+    """An algorithm of Stable-Baselines3 or sb3-contrib; returns its settings, where they are not its defaults."""
     import torch
     from sb3_contrib import RecurrentPPO
     from stable_baselines3 import A2C, PPO
@@ -213,6 +218,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def key(job: dict[str, Any]) -> tuple:
+    """What tells one run from another."""
     return job["task"], job["agent"], job["seed"], job["steps"]
 
 
@@ -265,6 +271,7 @@ def _row(agent: str, steps: int, some: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))

@@ -13,8 +13,8 @@ except ImportError as error:
         "pip install torch==2.13.0 before it"
     ) from error
 
-from recollect.torch.kernel import State
 from recollect.torch.export import export_onnx
+from recollect.torch.kernel import State
 from recollect.torch.memory import Info, ReservoirMemory, Scores
 from recollect.torch.policy import EpisodicPolicy
 from recollect.torch.weights import from_torch, load_weights, save_weights, to_torch
