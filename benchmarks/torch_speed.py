@@ -167,7 +167,7 @@ def rivals(envs: int, steps: int) -> list[dict[str, Any]]:
 
 
 def learner(steps: int) -> dict[str, Any]:
-    """recollect's own loop on the same environment, one agent, one core."""
+    """The loop of recollect itself on the same environment, one agent, one core."""
     found = recollect.Learner(recollect.EpisodicActorCritic(memory_size=8), lambda: TMazeEnv(LENGTH), seed=0)
     with tempfile.TemporaryDirectory() as folder:
         found.learn(2000, folder=f"{folder}/run")

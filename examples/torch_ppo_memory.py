@@ -5,8 +5,8 @@
     python examples/torch_ppo_memory.py --memory reservoir --env popgym-RepeatFirstEasy-v0
     python examples/torch_ppo_memory.py --memory none                            # for comparison
 
-With the reservoir, what is recalled is part of the action: the ratio that PPO clips is that of π(a | x, m) Q(m | x), and
-the write network gets the advantage times w/w_i. Its minibatches need no order in time; those of the LSTM are whole
+With the reservoir, what is recalled is part of the action: the ratio that PPO clips is that of π(a | x, m) Q(m | x),
+and the write network gets the advantage times w/w_i. Its minibatches need no order in time; those of the LSTM are whole
 rollouts of some environments, through which gradients are carried. Needs `pip install 'recollect[torch]'`.
 """
 

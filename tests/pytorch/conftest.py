@@ -1,11 +1,14 @@
 """Settings for the tests of recollect.torch."""
 
-import pytest
+import importlib.util
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
+import pytest
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     """Tensors here are tiny: a second thread only waits for the first, and workers share the cores."""
-    torch.set_num_threads(1)
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(1)

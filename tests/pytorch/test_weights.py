@@ -1,5 +1,8 @@
 """Weights between JAX, PyTorch, safetensors and ONNX."""
 
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -161,3 +164,16 @@ def test_onnx_steps_as_the_module_does(tmp_path):
             np.testing.assert_array_equal(theirs["ranks"], state.ranks)
             np.testing.assert_allclose(out["logits"], step.logits.detach(), atol=1e-5)
             np.testing.assert_allclose(out["value"], step.value.detach(), atol=1e-5)
+
+
+def test_the_page_runs(tmp_path, monkeypatch):
+    """Every block of Python in docs/torch.md, in order."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "torch.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    assert len(blocks) == 3
+    names: dict = {}
+    for block in blocks:
+        exec(block, names)
+    assert names["step"].logits.shape == (1, 2)
+    assert names["observation"].shape == (8,)
