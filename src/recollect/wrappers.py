@@ -20,7 +20,7 @@ from recollect.engines.choice import host_for
 from recollect.engines.host import REWARD, TERMINATED, TRUNCATED, blank_rows
 from recollect.engines.native.episodic import Flat
 from recollect.engines.native.episodic_host import EpisodicHost
-from recollect.envs import spaces
+from recollect.envs import register, spaces
 from recollect.errors import FileError
 from recollect.store import checkpoints
 from recollect.training.normalization import Normalizer
@@ -152,7 +152,7 @@ class Recall(gym.Wrapper):
         if learner is None:
             learner = RecallLearner(env.observation_space, 8 if memory_size is None else memory_size, **options)
         elif options or memory_size is not None:
-            given = sorted([*options, *(["memory_size"] if memory_size is not None else [])])
+            given = [*options, *(["memory_size"] if memory_size is not None else [])]
             raise ValueError(f"{', '.join(given)}: a learner is given, which has its own; give one or the other")
         self.learner, self.vector = learner, spaces.observations(env.observation_space)
         if self.vector.size != learner.vector.size:
@@ -185,7 +185,7 @@ class Recall(gym.Wrapper):
         if not self._playing:
             raise gym.error.ResetNeeded("no episode is under way: call reset() first")
         observation, reward, terminated, truncated, info = self.env.step(action)
-        if not np.isfinite(reward):
+        if not np.isfinite(float(reward)):
             raise ValueError(f"the environment's reward is {reward}, not finite: nothing was learned from this step")
         x, learner, size = self._vector(observation), self.learner, self.vector.size
         over = bool(terminated or truncated)
@@ -246,3 +246,6 @@ def _has_floats(space: gym.Space) -> bool:
     if isinstance(space, gym.spaces.Tuple):
         return any(map(_has_floats, space.spaces))
     return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+
+
+register()  # whoever wraps environments may want those of recollect

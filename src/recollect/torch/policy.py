@@ -73,6 +73,9 @@ class EpisodicPolicy(nn.Module):
     (torch.Size([5, 3]), torch.Size([5]))
     """
 
+    mean: Tensor
+    deviation: Tensor
+
     def __init__(self, agent: EpisodicActorCritic, weights: Mapping[str, Tensor]):
         super().__init__()
         for name, choices in ONLY.items():

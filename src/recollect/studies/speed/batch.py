@@ -165,6 +165,7 @@ def pytorch(steps: int = 200) -> dict[str, Any] | None:
         (delta * score).backward()
         with torch.no_grad():
             for p in networks.parameters():
+                assert p.grad is not None
                 p += 0.005 * p.grad
             if t % 3 == 0:
                 stored[t % n], log_weights[t % n] = x, torch.nn.functional.logsigmoid(write(x))[0]
