@@ -10,6 +10,7 @@ import pytest
 
 import recollect
 from recollect import EpisodicActorCritic, prng
+from recollect.agents import named
 from recollect.engines.host import TimeStep
 from recollect.errors import FileError
 
@@ -80,14 +81,15 @@ def test_out_and_in_again(agent, tmp_path):
     np.testing.assert_allclose(moved.params.value[0].weight, np.asarray(state.params.value[0].weight) + 1, atol=1e-6)
 
 
-def test_weights_of_every_agent_go_out_and_in():
-    agent = recollect.RecurrentActorCritic(width=4)
-    state = agent.init(prng.key(0), 3, 2)
-    again = rt.from_torch(rt.to_torch(state), agent.init(prng.key(1), 3, 2))
+@pytest.mark.parametrize("agent", [cls() for cls in named.CLASSES.values()], ids=named.CLASSES)
+def test_weights_of_every_agent_go_out_and_in(agent):
+    state, other = (agent.init(prng.key(seed), 3, 2) for seed in (0, 1))
+    again = rt.from_torch(rt.to_torch(state), other)
     for a, b in zip(jax.tree.leaves(again.params), jax.tree.leaves(state.params), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(TypeError, match="RecurrentActorCritic has none"):
-        rt.EpisodicPolicy.from_agent(agent, state)
+    if not isinstance(agent, EpisodicActorCritic):
+        with pytest.raises(TypeError, match=f"{type(agent).__name__} has none"):
+            rt.EpisodicPolicy.from_agent(agent, state)
 
 
 def test_what_does_not_fit_is_refused():
