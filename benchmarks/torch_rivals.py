@@ -5,18 +5,19 @@
     python benchmarks/torch_rivals.py --table            # only the tables of what the journal holds, as Markdown
     python benchmarks/torch_rivals.py --agents learner recurrent-ppo --tasks t-maze-10 --seeds 2 --scale 0.5
 
-Needs PyTorch, stable-baselines3 and sb3-contrib (2.9), and for the tasks of bsuite and popgym those packages; nothing
-is downloaded. Each run is a process of its own with one thread. A run ends when the mean return of the last 100
-episodes reaches the task's mark, or when its steps are used up. All runs are watched by the same wrapper, around the
-environment itself: its count of steps is of all environments that an agent plays together, and exploration is part of
-the returns. Seconds are counted from when the agent is made, its compilation included, imports not.
+The agents of examples/ are run as well, as they are. Needs PyTorch, stable-baselines3 and sb3-contrib (2.9), and for the
+tasks of bsuite and popgym those packages; nothing is downloaded. Each run is a process of its own with one thread. It
+ends when the mean return of the last 100 episodes reaches the task's mark, or when its steps are used up. All runs are
+watched by the same wrapper, around the environment itself: its count of steps is of all environments that an agent plays
+together, and exploration is part of the returns. Seconds are counted from when the agent is made, its compilation
+included, imports not.
 """
 
 import argparse
 import concurrent.futures
 import dataclasses
 import importlib
-import inspect
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -50,9 +51,18 @@ TASKS = {
 ZOO: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20}
 ZOO_ENVS, ZOO_RATE, ZOO_CLIP = 8, 0.001, 0.2
 
-AGENTS = ("learner", "learner-tuned", "recurrent-ppo", "recurrent-ppo-zoo", "ppo", "ppo-recall", "a2c", "a2c-recall")
-"""learner: recollect.Learner as it is without settings; learner-tuned: with those of `recollect benchmark memory`;
-recurrent-ppo: sb3-contrib's defaults; -zoo: the setting above; -recall: with `recollect.wrappers.Recall` around."""
+SB3 = ("recurrent-ppo", "recurrent-ppo-zoo", "ppo", "ppo-recall", "a2c", "a2c-recall")
+"""recurrent-ppo: sb3-contrib's defaults; -zoo: the setting above; -recall: with `recollect.wrappers.Recall` around."""
+
+EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "torch-actor-critic": ("torch_actor_critic", {}),
+    "torch-ppo-reservoir": ("torch_ppo_memory", {"memory": "reservoir"}),
+    "torch-ppo-lstm": ("torch_ppo_memory", {"memory": "lstm"}),
+}
+"""Those of examples/, as they are."""
+
+AGENTS = ("learner", *SB3, *EXAMPLES)
+"""learner: recollect.Learner as it is, without an agent or a setting given."""
 
 
 class Watch:
@@ -115,22 +125,14 @@ def watched(task: str, watch: Watch) -> Any:
     return gym.wrappers.FlattenObservation(Watched(make(known.env, **dict(known.options))))
 
 
-def run_learner(task: str, seed: int, steps: int, watch: Watch, tuned: bool) -> dict[str, Any]:
+def run_learner(task: str, seed: int, steps: int, watch: Watch) -> dict[str, Any]:
     """recollect.Learner; returns what its agent is."""
     import tempfile
 
     import recollect
     from recollect.agents import named
-    from recollect.studies.tasks import TASKS as KNOWN
 
-    known, arguments = KNOWN[task], {}
-    if tuned:
-        arguments["agent"] = recollect.EpisodicActorCritic(**known.agent_options("episodic"))
-        arguments["normalize_observations"] = known.normalize_observations
-        arguments["normalize_rewards"] = known.normalize_rewards
-    elif inspect.signature(recollect.Learner.__init__).parameters["agent"].default is inspect.Parameter.empty:
-        arguments["agent"] = recollect.EpisodicActorCritic()
-    learner = recollect.Learner(env=lambda: watched(task, watch), seed=seed, check=False, **arguments)
+    learner = recollect.Learner(env=lambda: watched(task, watch), seed=seed, check=False)
     with tempfile.TemporaryDirectory() as folder:
         learner.learn(
             steps=steps,
@@ -184,22 +186,39 @@ def run_sb3(task: str, seed: int, steps: int, watch: Watch, agent: str) -> dict[
     return {"settings": settings}
 
 
+def run_example(task: str, seed: int, steps: int, watch: Watch, agent: str) -> dict[str, Any]:
+    """One of the examples; returns its settings, where they are not its defaults."""
+    import torch
+
+    torch.set_num_threads(1)
+    name, settings = EXAMPLES[agent]
+    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    module.make = lambda *_, **__: watched(task, watch)
+    module.train(module.Args(seed=seed, steps=steps, **settings), report=lambda line: None)
+    return {"settings": settings}
+
+
 def run(job: dict[str, Any]) -> dict[str, Any]:
     """One run, in its own process."""
     import warnings
 
     warnings.simplefilter("ignore")
     # Importing packages is not learning, and takes longest where many start at once.
-    own = ("sb3_contrib", "recollect.wrappers") if not job["agent"].startswith("learner") else ()
-    for package in ("recollect.training.online", "recollect.agents.named", "recollect.studies.tasks", *own):
+    own = {"learner": ("recollect.training.online",), **dict.fromkeys(SB3, ("sb3_contrib", "recollect.wrappers"))}
+    for package in ("recollect.studies.tasks", *own.get(job["agent"], ("recollect.torch",))):
         importlib.import_module(package)
     watched(job["task"], Watch(0.0)).close()
     watch = Watch(TASKS[job["task"]].mark)
     arguments = (job["task"], job["seed"], job["steps"], watch)
     if job["agent"].startswith("learner"):
-        found = run_learner(*arguments, tuned=job["agent"] == "learner-tuned")
+        found = run_learner(*arguments)
     else:
-        found = run_sb3(*arguments, job["agent"])
+        found = (run_example if job["agent"] in EXAMPLES else run_sb3)(*arguments, job["agent"])
     seconds = time.perf_counter() - watch.begun
     return {
         **job,
