@@ -5,11 +5,11 @@
     python benchmarks/torch_rivals.py --table            # only the tables of what the journal holds, as Markdown
     python benchmarks/torch_rivals.py --agents learner recurrent-ppo --tasks t-maze-10 --seeds 2 --scale 0.5
 
-The agents of examples/ are run as well, as they are. Needs PyTorch, stable-baselines3 and sb3-contrib (2.9), and for the
-tasks of bsuite and popgym those packages; nothing is downloaded. Each run is a process of its own with one thread. It
-ends when the mean return of the last 100 episodes reaches the task's mark, or when its steps are used up. All runs are
-watched by the same wrapper, around the environment itself: its count of steps is of all environments that an agent plays
-together, and exploration is part of the returns. Seconds are counted from when the agent is made, its compilation
+The agents of examples/ are run as well, as they are. Needs PyTorch, stable-baselines3 and sb3-contrib (2.9), and for
+the tasks of bsuite and popgym those packages; nothing is downloaded. Each run is a process of its own with one thread.
+It ends when the mean return of the last 100 episodes reaches the task's mark, or when its steps are used up. All runs
+are watched by the same wrapper, around the environment itself: its count of steps is of all environments that an agent
+plays together, and exploration is part of the returns. Seconds are counted from when the agent is made, its compilation
 included, imports not.
 """
 
