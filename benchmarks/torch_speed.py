@@ -5,8 +5,8 @@
 
 The actor-critic of examples/torch_actor_critic.py, eager and compiled, at batches of 1, 64 and 1,024 environments (a
 batched T-maze in NumPy, so that the agent is what is measured; its own cost is in the table too); Stable-Baselines3's
-A2C and sb3-contrib's RecurrentPPO with their defaults on the Gymnasium environment, with 1 and 64 of them; and
-recollect's Learner. Compiled and eager steps must give the same numbers, or this ends with an error. On the CPU seconds
+A2C and sb3-contrib's RecurrentPPO with their defaults on the Gymnasium environment, with 1 and 64 of them; recollect's
+Learner; and what `recollect.wrappers.Recall` costs. Compiled and eager steps must give the same numbers, or this ends with an error. On the CPU seconds
 are those of the process, which with one thread do not depend on what else the machine does.
 """
 
@@ -28,6 +28,7 @@ import torch
 import recollect
 from recollect.envs.t_maze import CORRIDOR, JUNCTION, TMazeEnv
 from recollect.torch import ReservoirMemory
+from recollect.wrappers import Recall
 
 LENGTH = 10
 
@@ -151,6 +152,23 @@ def environment_alone(batch: int, seconds: float) -> dict[str, Any]:
     }
 
 
+def wrapper(seconds: float) -> list[dict[str, Any]]:
+    """The Gymnasium maze by itself and in `Recall`, which learns: what the wrapper costs."""
+    rows = []
+    for name, env in (
+        ("(the Gymnasium maze alone)", TMazeEnv(LENGTH)),
+        ("maze in Recall", Recall(TMazeEnv(LENGTH), 8)),
+    ):
+        env.reset(seed=0)
+
+        def step(env: Any = env) -> None:
+            if env.step(0)[2]:
+                env.reset()
+
+        rows.append({"agent": name, "batch": 1, "steps_per_second": pace(step, 1, seconds, "cpu")})
+    return rows
+
+
 def rivals(envs: int, steps: int) -> list[dict[str, Any]]:
     """Stable-Baselines3's A2C and sb3-contrib's RecurrentPPO; nothing where they are not installed."""
     try:
@@ -212,6 +230,7 @@ def main() -> None:
         add(actor_critic(batch, False, args.device, args.seconds))
         if not args.skip_compiled:
             add(actor_critic(batch, True, args.device, args.seconds))
+    add(*wrapper(args.seconds))
     if not args.skip_rivals:
         for envs in (1, 64):
             add(*rivals(envs, int(4000 * args.seconds)))
