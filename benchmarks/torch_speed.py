@@ -6,8 +6,9 @@
 The actor-critic of examples/torch_actor_critic.py, eager and compiled, at batches of 1, 64 and 1,024 environments (a
 batched T-maze in NumPy, so that the agent is what is measured; its own cost is in the table too); Stable-Baselines3's
 A2C and sb3-contrib's RecurrentPPO with their defaults on the Gymnasium environment, with 1 and 64 of them; recollect's
-Learner; and what `recollect.wrappers.Recall` costs. Compiled and eager steps must give the same numbers, or this ends with an error. On the CPU seconds
-are those of the process, which with one thread do not depend on what else the machine does.
+Learner; and what `recollect.wrappers.Recall` costs. Compiled and eager steps must give the same numbers, or this ends
+with an error. On the CPU seconds are those of the process, which with one thread do not depend on what else the machine
+does.
 """
 
 import argparse
@@ -210,6 +211,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of a stretch; three of them per row")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch on the CPU (default 1)")
     parser.add_argument("--skip-compiled", action="store_true", help="leave out what is compiled")
+    parser.add_argument("--rival-envs", nargs="+", type=int, default=[1, 64], help="their environments (default 1 64)")
     parser.add_argument("--skip-rivals", action="store_true", help="leave out Stable-Baselines3 and Learner")
     parser.add_argument("--out", type=Path, help="write the rows as JSON")
     args = parser.parse_args()
@@ -232,7 +234,7 @@ def main() -> None:
             add(actor_critic(batch, True, args.device, args.seconds))
     add(*wrapper(args.seconds))
     if not args.skip_rivals:
-        for envs in (1, 64):
+        for envs in args.rival_envs:
             add(*rivals(envs, int(4000 * args.seconds)))
         add(learner(int(20_000 * args.seconds)))
     base = next(row["steps_per_second"] for row in rows if row["agent"] == "actor-critic, eager")
