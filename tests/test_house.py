@@ -37,7 +37,7 @@ OPTIONAL = {
     "numba": {"reservoir", "engines", "envs", "training", "studies"},
     "optax": {"agents"},
     "cupy": {"engines"},
-    "torch": {"torch", "studies"},
+    "torch": {"torch"},
     "safetensors": {"torch"},
     "onnx": {"torch"},
     "onnxruntime": set(),

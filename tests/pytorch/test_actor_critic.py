@@ -137,6 +137,7 @@ def test_it_is_under_300_lines():
     assert len((EXAMPLES / "torch_actor_critic.py").read_text().splitlines()) < 300
 
 
+@pytest.mark.slow
 def test_it_solves_a_short_maze(example):
     found = example.train(example.Args(length=3, envs=16, steps=60_000), report=lambda line: None)
     assert found["solved"], found

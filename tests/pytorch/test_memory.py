@@ -299,6 +299,7 @@ def test_wrong_inputs_say_what_was_expected():
         ReservoirMemory(2, 3, query=torch.nn.Linear(2, 3))(x, state)
 
 
+@pytest.mark.slow
 def test_compiles_as_one_graph_and_equals_eager():
     """Without a break in the graph; by the backend that writes no code, which takes a minute. See `torch_speed.py`."""
     memory = small(distinct=True, forgetting=0.1)

@@ -140,6 +140,7 @@ def agent_value(agent, params, x):
     return float(agent.value(jax.tree.map(jnp.asarray, params), jnp.asarray(x)))
 
 
+@pytest.mark.slow
 def test_onnx_steps_as_the_module_does(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install recollect[onnx]")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed: pip install recollect[onnx]")
