@@ -76,11 +76,8 @@ class RecallLearner:
         check_flag("normalize_rewards", normalize_rewards)
         self.vector = spaces.observations(observation_space)
         self.agent = EpisodicActorCritic(**{**DEFAULTS, "memory_size": memory_size, **options})
-        if not EpisodicHost.supports(self.agent):
-            raise ValueError(
-                f"these options have no compiled step, which the wrapper needs: {options}; "
-                "see recollect.engines.native.episodic_host for those that have"
-            )
+        if (reason := EpisodicHost.why_not(self.agent)) is not None:
+            raise ValueError(f"these options have no compiled step, which the wrapper needs: {reason}")
         self.seed, self.learning = int(seed), True
         self.normalizer = Normalizer(self.vector.size, 1, False, normalize_rewards, float(self.agent.discount))
         self.host: EpisodicHost = host_for(self.agent, self.vector.size, 1)
