@@ -7,8 +7,10 @@ from numba import njit
 
 LIMIT = 10.0
 """Normalised numbers are cut to ±10: one outlier early on, when little is known, must not throw the networks."""
-VARIES = 1e-12
-"""A variance from here on counts as one."""
+VARIES = 1e-18
+"""A variance counts as one from this part of the squared mean on: a deviation of a billionth of the mean. What varies less
+differs by rounding; observations, which are float32, either vary more than that or not at all. There is no absolute
+bound, as quantities in units of a billionth are as good as any."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -23,7 +25,8 @@ def _add(x, count, mean, squares):
 def _scale(x, count, mean, squares):
     for k in range(len(x)):
         variance = squares[k] / max(count - 1, 1)
-        scaled = (x[k] - mean[k]) / (np.sqrt(variance) if variance > VARIES else 1.0)
+        varies = variance > VARIES * mean[k] * mean[k]
+        scaled = (x[k] - mean[k]) / (np.sqrt(variance) if varies else 1.0)
         x[k] = min(max(scaled, -LIMIT), LIMIT)
 
 
@@ -45,7 +48,7 @@ class Moments:
     def deviation(self) -> np.ndarray:
         """Standard deviation; 1 where nothing varies yet."""
         variance = self.squares / max(self.count - 1, 1)
-        return np.where(variance > VARIES, np.sqrt(variance), 1.0)
+        return np.where(variance > VARIES * self.mean**2, np.sqrt(variance), 1.0)
 
 
 class Normalizer:

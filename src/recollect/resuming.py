@@ -43,7 +43,7 @@ def resume(
     with RunFolder.reopen(path, break_lock=break_lock) as folder:
         learning = _learning_of(path, folder.config)
         watch = known_callbacks.restore(learning["callbacks"]) if callbacks is None else list(callbacks)
-        every = checkpoint_every or _every_of(path, folder.config)
+        every = checkpoint_every or runs.seconds_between_checkpoints(path, folder.config)
         place = path / "checkpoints" / GROUP
         if place.is_symlink() or place.parent.is_symlink():
             raise FileError(f"{place} cannot be read: it is a link")
@@ -111,12 +111,3 @@ def _learning_of(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     ):
         raise FileError(f"{path / 'config.json'}: learning is not sound: {found}")
     return {"log": None, **found}
-
-
-def _every_of(path: Path, config: dict[str, Any]) -> float:
-    found = config.get("checkpoints")
-    every = found.get("every") if isinstance(found, dict) else None
-    every = float("inf") if every == "inf" else every
-    if not isinstance(every, (int, float)) or not every > 0:
-        raise FileError(f"{path / 'config.json'}: checkpoints.every is {every!r} and should be a number of seconds")
-    return every

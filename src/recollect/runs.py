@@ -8,6 +8,7 @@ while a process is at work, see ``recollect.lock``. All of it is strict JSON: Na
 "inf" and "-inf". No file holds the folder's own path, so that it can be moved.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,8 +22,9 @@ import numpy as np
 from recollect import checkpoints, files
 from recollect.checkpoints import Checkpoint
 from recollect.errors import FileError, RecollectError
+from recollect.files import Folder
 from recollect.lock import Lock, holder
-from recollect.provenance import BITS_DEPEND_ON, command_line, differences, plain, versions
+from recollect.provenance import BITS_DEPEND_ON, command_line, differences, encode, plain, versions
 
 MAY_CHANGE = ("checkpoints",)
 """The fields of a config that need not be the same when a run is resumed; no result depends on them."""
@@ -46,7 +48,7 @@ __all__ = [
 
 def write_json(path: Path, content: Any) -> None:
     """Write a file whole or not at all."""
-    files.replace(path, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
+    files.replace(path, encode(content, str(path), indent=1))
 
 
 def check_free(path: Path) -> None:
@@ -63,34 +65,66 @@ def check_free(path: Path) -> None:
 class RunFolder:
     """A run folder that is being written, by this process alone."""
 
-    def __init__(self, path: Path, config: dict[str, Any], keep: int = checkpoints.KEEP):
-        """Create the folder; refuses one that exists, before anything is written."""
-        check_free(path)
+    def __init__(self, path: Path, config: dict[str, Any], keep: int = checkpoints.KEEP, *, numbered: bool = False):
+        """Create the folder; refuses one that exists, before anything is written.
+
+        ``numbered``: where the name is taken, take the first of ``path-2``, ``path-3``, … that is not.
+        """
+        now = versions()
+        config = plain({**config, "command": command_line(), "versions": now})
+        content = encode(config, "the config", indent=1)  # before anything is made: what cannot be written leaves nothing
+        path = self._make(Path(path).absolute(), numbered)
+        self._enter(path, keep, now)
         try:
-            path.mkdir(parents=True)
+            self.lock, self.config = Lock(path), config
+            self._place.replace("config.json", content)
+            self._place.replace("metrics.jsonl", b"")
+            self.set_status("running")
+            self.log("begun", command=config["command"])
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _make(path: Path, numbered: bool) -> Path:
+        """Make the folder: that it could be made is the proof that the name was free."""
+        stem, k = path.name, 1
+        if not numbered:
+            check_free(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                try:
+                    path.mkdir()
+                    return path
+                except FileExistsError:
+                    if not numbered:
+                        raise
+                    k += 1
+                    path = path.with_name(f"{stem}-{k}")
         except OSError as error:
             raise RecollectError(f"cannot create the run folder {path}: {error.strerror}") from error
-        self._enter(path, Lock(path), keep)
-        config = {**config, "command": command_line(), "versions": self.versions}
-        write_json(path / "config.json", config)
-        self.config = plain(config)
-        files.replace(path / "metrics.jsonl", b"")
-        self.set_status("running")
-        self.log("begun", command=config["command"])
 
-    def _enter(self, path: Path, lock: Lock, keep: int) -> None:
-        self.path, self.lock, self.keep, self.exact, self.versions = path, lock, keep, True, versions()
+    def _enter(self, path: Path, keep: int, now: dict[str, str]) -> None:
+        self.path, self.keep, self.exact, self.versions = path, keep, True, now
         self.config: dict[str, Any] = {}
+        self.lock: Lock | None = None
+        self._place = Folder(path)
         self._written: dict[str, Any] = {}  # by group: how many lines, and the SHA-256 of them
 
     @classmethod
     def reopen(cls, path: Path, *, break_lock: bool = False, keep: int = checkpoints.KEEP) -> "RunFolder":
         """Take hold of the folder of a run that has ended or died, to go on with it; changes nothing but the lock."""
+        path = Path(path).absolute()
         _require_files(path)
         config = files.read_json(path / "config.json")
         folder = cls.__new__(cls)
-        folder._enter(path, Lock(path, break_lock=break_lock), keep)
-        folder.config = config
+        folder._enter(path, keep, versions())
+        try:
+            folder.lock, folder.config = Lock(path, break_lock=break_lock), config
+        except BaseException:
+            folder.close()
+            raise
         return folder
 
     def __enter__(self) -> "RunFolder":
@@ -101,14 +135,15 @@ class RunFolder:
 
     def close(self) -> None:
         """Let others in."""
-        self.lock.release()
+        if self.lock is not None:
+            self.lock.release()
+        self._place.close()
 
     def append(self, agent: str, lines: list[dict], group: str = "") -> None:
         """Append completed bins of the agent called ``agent``."""
         if lines:
-            rows = ({"agent": agent, **plain(line)} for line in lines)
-            content = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
-            self._append("metrics.jsonl", content)
+            content = b"".join(encode({"agent": agent, **line}, "a row of metrics") for line in lines)
+            self._place.append("metrics.jsonl", content)
             count, sums = self._written.setdefault(group, [0, hashlib.sha256()])
             sums.update(content)
             self._written[group] = [count + len(lines), sums]
@@ -116,19 +151,25 @@ class RunFolder:
     def log(self, event: str, **details: Any) -> None:
         """Append to the log."""
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        line = json.dumps({"time": when, "event": event, **plain(details)}, ensure_ascii=False, allow_nan=False)
-        self._append("log.jsonl", line.encode() + b"\n")
+        self._place.append("log.jsonl", encode({"time": when, "event": event, **details}, "the log"))
 
-    def _append(self, name: str, content: bytes) -> None:
-        try:
-            with open(self.path / name, "ab") as out:
-                out.write(content)
-        except OSError as error:
-            raise RecollectError(f"cannot write {self.path / name}: {error.strerror}") from error
+    def write(self, name: str, content: bytes, below: str | None = None) -> None:
+        """Put a file in the folder, or in a folder ``below`` it, whole, in the place of the one that is there."""
+        with self._at(below) as place:
+            place.replace(name, content)
+
+    def add_to(self, name: str, content: bytes, below: str | None = None) -> None:
+        """Append to a file in the folder, or in a folder ``below`` it."""
+        with self._at(below) as place:
+            place.append(name, content)
+
+    def _at(self, below: str | None) -> contextlib.AbstractContextManager[Folder]:
+        return contextlib.nullcontext(self._place) if below is None else self._place.below(below, create=True)
 
     def set_status(self, status: str, **details: Any) -> None:
         """Replace the status."""
-        write_json(self.path / "status.json", {"status": status, "exact": self.exact, **details})
+        content = {"status": status, "exact": self.exact, **details}
+        self._place.replace("status.json", encode(content, "the status", indent=1))
 
     def wall_seconds(self) -> float:
         """How long the run has taken so far, by its status; 0 where that does not say."""
@@ -148,27 +189,30 @@ class RunFolder:
         config = {name: value for name, value in self.config.items() if name != "versions"}
         meta = {"finished": finished, "exact": self.exact, "metrics": metrics}
         meta |= {"versions": self.versions, "config": config}
-        return checkpoints.save(self.path / "checkpoints" / group, arrays, meta, self.keep)
+        return self.save_checkpoint(group, arrays, meta)
+
+    def save_checkpoint(self, group: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Path:
+        """Add a checkpoint of a group."""
+        return checkpoints.save_below(self._place, ("checkpoints", group), arrays, plain(meta), self.keep)
 
     def metrics_so_far(self, group: str, agent: str, seeds: Sequence[int]) -> dict[str, Any]:
         """Where a group's metrics end, for its checkpoint; they are flushed to disk first."""
         count, sums = self._written.get(group, (0, hashlib.sha256()))
-        try:
-            with open(self.path / "metrics.jsonl", "ab") as out:
-                os.fsync(out.fileno())
-        except OSError as error:
-            raise RecollectError(f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}") from error
+        self._place.flush("metrics.jsonl")
         return {"agent": agent, "seeds": list(seeds), "lines": count, "sha256": sums.hexdigest()}
 
     def take(self) -> None:
         """Lock the folder again after ``close``."""
-        self.lock = Lock(self.path)
+        self._place = Folder(self.path)
+        try:
+            self.lock = Lock(self.path)
+        except BaseException:
+            self._place.close()
+            raise
 
     def load(self, group: str, like: checkpoints.Shapes, *, fallback: bool = False) -> Checkpoint | None:
         """The newest state of a group, or None where none was ever saved."""
-        place = self.path / "checkpoints" / group
-        if place.is_symlink() or place.parent.is_symlink():
-            raise FileError(f"{place} cannot be read: it is a link")
+        place = group_folder(self.path, group)
         return checkpoints.load(place, like=like, fallback=fallback) if checkpoints.listing(place) else None
 
     def refuse_other_versions(self, found: Sequence[Checkpoint], allow_inexact: bool) -> list[str]:
@@ -192,7 +236,7 @@ class RunFolder:
 
     def log_resumed(self, found: Mapping[str, Checkpoint], inexact: Sequence[str]) -> None:
         """Log that the run goes on: from which checkpoints, and what was not as it should be."""
-        if self.lock.predecessor:
+        if self.lock is not None and self.lock.predecessor:
             self.log("took over the lock", of=self.lock.predecessor)
         for name, checkpoint in found.items():
             for reason in checkpoint.passed_over:
@@ -207,7 +251,24 @@ class RunFolder:
         content = files.read(path, LARGEST_METRICS)
         kept, self._written = _lines_before(path, content, found)
         if kept != content:
-            files.replace(path, kept)
+            self._place.replace(path.name, kept)
+
+
+def group_folder(run: Path, group: str) -> Path:
+    """Where the checkpoints of a group are, which no link may lead to."""
+    place = run / "checkpoints" / group
+    files.refuse_links(place.parent, place)
+    return place
+
+
+def seconds_between_checkpoints(path: Path, config: Mapping[str, Any]) -> float:
+    """What a run's config says of them; infinity is the word "inf"."""
+    found = config.get("checkpoints")
+    every = found.get("every") if isinstance(found, dict) else None
+    every = float("inf") if every == "inf" else every
+    if isinstance(every, bool) or not isinstance(every, (int, float)) or not every > 0:
+        raise FileError(f"{path / 'config.json'}: checkpoints.every is {every!r} and should be a number of seconds")
+    return float(min(every, 1e300)) if isinstance(every, int) else every
 
 
 def _lines_before(path: Path, content: bytes, found: Mapping[str, Checkpoint]) -> tuple[bytes, dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recollect import checkpoints, compiled, plots, runs, training, trees
+from recollect import checkpoints, compiled, files, plots, runs, training, trees
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
@@ -267,7 +267,7 @@ def resume(
         asked = known if plan is None else plan
         unlike = ("command", "versions", *runs.MAY_CHANGE)
         runs.refuse_changes(folder.config, asked.config(), str(path), unlike)
-        every = every or _every_of(path, folder.config)
+        every = every or runs.seconds_between_checkpoints(path, folder.config)
         found = {}
         for job in asked.jobs:
             for group in range(len(job.groups)):
@@ -291,14 +291,6 @@ def plan_of(path: Path, config: dict[str, Any]) -> Plan:
         return Plan(**config["plan"])
     except (LookupError, TypeError, ValueError) as error:
         raise FileError(f"{path / 'config.json'} holds no plan that can be resumed: {_one_line(error)}") from error
-
-
-def _every_of(path: Path, config: dict[str, Any]) -> float:
-    found = config.get("checkpoints")
-    every = found.get("every") if isinstance(found, dict) else None
-    if not isinstance(every, (int, float)) or not every > 0:
-        raise FileError(f"{path / 'config.json'}: checkpoints.every is {every!r} and should be a number of seconds")
-    return every
 
 
 def _train(plan: Plan, folder: runs.RunFolder, states: States, watch: Watcher, every: float) -> None:
@@ -380,7 +372,7 @@ def conclude(path: Path) -> tuple[dict[str, Any], list[Path]]:
     config, curves, _ = runs.read(path)
     found = verdict.judge(config, curves)
     runs.write_json(path / "verdict.json", found)
-    (path / "verdict.md").write_text(verdict.as_markdown(found, config["command"]), encoding="utf-8")
+    files.replace(path / "verdict.md", verdict.as_markdown(found, config["command"]).encode())
     return found, plots.draw_figure(path)
 
 
