@@ -12,10 +12,10 @@ class FileError(RecollectError):
 
 
 def printable(value: object, most: int = 2000) -> str:
-    """Text from somewhere else, for a terminal: control characters and invisible ones written out, on one line.
+    r"""Text from somewhere else, for a terminal: control characters and invisible ones written out, on one line.
 
-    >>> printable("a\\x1b[2Jb\\nc")
-    'a\\\\x1b[2Jb c'
+    >>> printable("a\x1b[2Jb\nc")
+    'a\\x1b[2Jb c'
     """
     text = " ".join(str(value)[: most + 1].splitlines()) if not isinstance(value, str) else value[: most + 1]
     shown = "".join(_shown(c) for c in " ".join(text.splitlines()))

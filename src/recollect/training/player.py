@@ -1,0 +1,167 @@
+"""Playing without learning: one agent that carries its memory through an episode, in an environment of its own."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from recollect import prng
+from recollect.agents.base import Agent
+from recollect.engines.choice import host_for
+from recollect.engines.host import Live, blank_rows
+from recollect.envs import making, spaces
+from recollect.envs.spaces import Actions, NotInSpaceError, Observations
+from recollect.errors import RecollectError
+from recollect.store.interrupts import Interrupted
+from recollect.training import returned
+from recollect.training.returned import EnvironmentFault
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Episodes played: their ``returns`` and ``lengths``."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(self.returns.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean; NaN for a single episode."""
+        n = len(self.returns)
+        return float(self.returns.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+
+    def __str__(self) -> str:
+        return (
+            f"return {self.mean:.3f} ± {self.standard_error:.3f}, length {self.lengths.mean():.1f}, "
+            f"{len(self.returns)} episodes"
+        )
+
+
+class Player:
+    """An agent's state, apart from training, that sees one episode after another."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        state: Any,
+        vector: Observations,
+        actions: Actions,
+        normalize: Callable[[np.ndarray], None],
+        seed: int,
+    ):
+        self.vector, self.actions, self.normalize = vector, actions, normalize
+        self.host = host_for(agent, vector.size, actions.outputs)
+        key = jax.random.key_data(prng.key(np.uint32(seed % 2**32)))
+        live = Live(key, jnp.zeros((), jnp.int32), state)
+        self.packed = self.host.pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], live))
+        self.rows = blank_rows(1, vector.size)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the episode so far, as the agent does at the end of one."""
+        self.packed, self.first = self.host.forget(self.packed), True
+
+    def act(self, observation: Any) -> Any:
+        """Take in an observation, and draw an action."""
+        size = self.vector.size
+        row = self.rows[:, :size]
+        self.vector.write(observation, row[0])
+        self.normalize(row[0])
+        self.packed, drawn = (
+            self.host.begin(self.packed, row) if self.first else self.host.watch(self.packed, self.rows)
+        )
+        self.first = False
+        return self.actions.decode(np.asarray(drawn)[0])
+
+    def state(self) -> Any:
+        """The agent's state, with its memory as it is now."""
+        return jax.tree.map(lambda leaf: leaf[0], self.host.unpack(self.packed)).agent
+
+
+def check_can_play(learner: Any) -> None:
+    """Refuse to play where there is no environment to play in besides the one that is learned in."""
+    if learner.source.make is not None:
+        return
+    if isinstance(learner.source.first, gym.vector.VectorEnv):
+        raise RecollectError("a vector environment cannot be evaluated in: give a single one as env=, or load with one")
+    raise RecollectError(
+        f"the learner was given one {learner.source.name} and is learning in it: playing there would take it out of "
+        "its episode. Give another one (env=), or make the learner with an id or a function that makes environments"
+    )
+
+
+@contextlib.contextmanager
+def environment(learner: Any, env: Any = None) -> Iterator[gym.Env]:
+    """An environment to play in that is not the one that is learned in; closed afterwards, unless it was given."""
+    if env is None:
+        check_can_play(learner)
+        made, own = learner.source.make(), True
+    else:
+        found = making.source(env)
+        made, own = found.first, env is not found.first
+    try:
+        if made is learner.source.first:
+            raise RecollectError(f"{learner.source.name}: this is the environment that is learned in; give another one")
+        for name in ("observation_space", "action_space"):
+            mine, other = getattr(learner, name), getattr(made, name)
+            if spaces.describe(mine) != spaces.describe(other):
+                raise RecollectError(
+                    f"env has the {name.replace('_', ' ')} {spaces.describe(other)}, "
+                    f"the learner's is {spaces.describe(mine)}"
+                )
+        yield made
+    finally:
+        if own:
+            made.close()
+
+
+def play_episode(
+    player: Player, env: gym.Env, seed: int, fault: Callable[[int, str], EnvironmentFault]
+) -> Iterator[tuple[Any, float, bool]]:
+    """An episode from its seed: action, reward and whether it is over, step by step; ``fault`` is told the step."""
+    steps = 0
+
+    def wrong(what: str) -> EnvironmentFault:
+        return fault(steps, what)
+
+    player.begin()
+    observation, over = returned.reset(env.reset, wrong, seed=seed), False
+    while not over:
+        try:
+            action = player.act(observation)
+        except NotInSpaceError as error:
+            raise wrong(f"an observation is not in the declared space: {error}") from error
+        steps += 1
+        observation, reward, terminated, truncated = returned.step(env.step, action, wrong)
+        over = terminated or truncated
+        yield action, reward, over
+
+
+def play(
+    player: Player, env: gym.Env, episodes: int, name: str, seed: int, asked: Callable[[], bool] = lambda: False
+) -> Evaluation:
+    """So many episodes, seeded one by one from ``seed``; ``asked``: whether to end with ``Interrupted``."""
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
+    for k in range(episodes):
+
+        def fault(step: int, what: str, k: int = k) -> EnvironmentFault:
+            return EnvironmentFault(name, seed, step, f"evaluation episode {k}: {what}")
+
+        own = int(np.random.SeedSequence([seed, k]).generate_state(1)[0] >> 1)
+        for _, reward, _ in play_episode(player, env, own, fault):
+            returns[k] += reward
+            lengths[k] += 1
+            if asked():
+                raise Interrupted
+    return Evaluation(returns, lengths)
