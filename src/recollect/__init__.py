@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from recollect.errors import FileError, RecollectError
     from recollect.reservoir.stream import Reservoir
     from recollect.training.batch import Result, train
-    from recollect.training.returned import EnvironmentFault
     from recollect.training.online import Learner
+    from recollect.training.returned import EnvironmentFault
 
 _HOME = {
     "EnvironmentFault": "recollect.training.returned",

@@ -205,7 +205,7 @@ def test_other_arrays_than_expected_are_refused_before_they_are_read(tmp_path):
         "old: expected nothing, got float64[1]",
     ):
         assert part in str(raised.value)
-    (path / ARRAYS).write_bytes(os.urandom(24 * 3))  # not even looked at
+    (path / ARRAYS).write_bytes(os.urandom((path / ARRAYS).stat().st_size))  # not even looked at
     with pytest.raises(FileError, match="expected float32"):
         checkpoints.load(tmp_path, like=like)
 
@@ -224,7 +224,7 @@ def forge(path, change):
         (lambda m: m.update(version=3), "this release reads versions 1 to 2"),
         (lambda m: m["arrays"][0].update(shape=[0, 2**62]), "more than the"),
         (lambda m: m.update(meta=[]), "meta is not an object"),
-        (lambda m: m.update(bytes=10**15), "are promised"),
+        (lambda m: m.update(bytes=10**15), "are allowed"),
         (lambda m: m.pop("arrays"), "KeyError"),
         (lambda m: m.update(arrays=3), "TypeError"),
         (lambda m: m["arrays"][0].update(shape=[10**9, 10**9]), "allowed|promised"),

@@ -199,9 +199,7 @@ def _joined(parts: list[tuple[Any, int, WRITER]], kind: Any, name: str) -> tuple
 
     def write(observation: Any, out: np.ndarray) -> None:
         if not isinstance(observation, kind) or len(observation) != len(places):
-            raise NotInSpaceError(
-                f"a {name} of {len(places)} parts is declared, got {type(observation).__name__}"
-            )
+            raise NotInSpaceError(f"a {name} of {len(places)} parts is declared, got {type(observation).__name__}")
         for key, place, write_part in places:
             try:
                 write_part(observation[key], out[place])

@@ -11,10 +11,9 @@ outside of it.
 
 import contextlib
 import hashlib
-import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,37 @@ from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files
 from recollect.store.checkpoints import Checkpoint
 from recollect.store.files import Folder
-from recollect.store.lock import Lock, holder
+from recollect.store.lock import Lock
 from recollect.store.provenance import BITS_DEPEND_ON, command_line, differences, encode, plain, versions
+from recollect.store.run_reading import (
+    LARGEST_METRICS,
+    Curves,
+    group_folder,
+    lines_before,
+    read,
+    require_files,
+    saved,
+    seconds_between_checkpoints,
+    summaries,
+    summary,
+    verify,
+)
 
 MAY_CHANGE = ("checkpoints",)
 """The fields of a config that need not be the same when a run is resumed; no result depends on them."""
 
-LARGEST_METRICS = 2**30  # bytes
-LARGEST_CURVES = 10**8  # numbers
-
 __all__ = [
+    "LARGEST_METRICS",
+    "Curves",
     "RunFolder",
     "check_free",
     "command_line",
+    "group_folder",
     "read",
     "refuse_changes",
     "saved",
+    "seconds_between_checkpoints",
+    "summaries",
     "summary",
     "verify",
     "versions",
@@ -117,7 +131,7 @@ class RunFolder:
     def reopen(cls, path: Path, *, break_lock: bool = False, keep: int = checkpoints.KEEP) -> "RunFolder":
         """Take hold of the folder of a run that has ended or died, to go on with it; changes nothing but the lock."""
         path = Path(path).absolute()
-        _require_files(path)
+        require_files(path)
         config = files.read_json(path / "config.json")
         folder = cls.__new__(cls)
         folder._enter(path, keep, versions())
@@ -250,87 +264,9 @@ class RunFolder:
         """Bring ``metrics.jsonl`` back to where the checkpoints are; what came after them will come again."""
         path = self.path / "metrics.jsonl"
         content = files.read(path, LARGEST_METRICS)
-        kept, self._written = _lines_before(path, content, found)
+        kept, self._written = lines_before(path, content, found)
         if kept != content:
             self._place.replace(path.name, kept)
-
-
-def group_folder(run: Path, group: str) -> Path:
-    """Where the checkpoints of a group are, which no link may lead to."""
-    place = run / "checkpoints" / group
-    files.refuse_links(place.parent, place)
-    return place
-
-
-def seconds_between_checkpoints(path: Path, config: Mapping[str, Any]) -> float:
-    """What a run's config says of them; infinity is the word "inf"."""
-    found = config.get("checkpoints")
-    every = found.get("every") if isinstance(found, dict) else None
-    every = float("inf") if every == "inf" else every
-    if isinstance(every, bool) or not isinstance(every, (int, float)) or not every > 0:
-        raise FileError(f"{path / 'config.json'}: checkpoints.every is {every!r} and should be a number of seconds")
-    return float(min(every, 1e300)) if isinstance(every, int) else every
-
-
-def _lines_before(path: Path, content: bytes, found: Mapping[str, Checkpoint]) -> tuple[bytes, dict[str, Any]]:
-    """The lines that were there when the checkpoints were made, and how many and with what sum for each group.
-
-    Lines that are missing or are not what they were are a ``FileError``.
-    """
-    wanted, owner = {}, {}
-    for name, checkpoint in found.items():
-        agent, seeds, lines, sum_ = _metrics_of(checkpoint)
-        wanted[name] = lines, sum_
-        owner |= {(agent, seed): name for seed in seeds}
-    kept: list[bytes] = []
-    written: dict[str, Any] = {name: [0, hashlib.sha256()] for name in found}
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(keepends=True), 1):
-        try:
-            row = json.loads(line)
-            name = owner.get((row["agent"], row["seed"]))
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise FileError(f"{path} is damaged: line {number} is not a line of metrics") from error
-        if name is not None and written[name][0] < wanted[name][0]:
-            kept.append(line)
-            written[name][0] += 1
-            written[name][1].update(line)
-    for name, (lines, sum_) in wanted.items():
-        if written[name][0] < lines:
-            raise FileError(f"{path} is truncated: {written[name][0]} lines of {name}, its checkpoint had {lines}")
-        if written[name][1].hexdigest() != sum_:
-            raise FileError(f"{path} is damaged: its lines of {name} are not those that its checkpoint had")
-    return b"".join(kept), written
-
-
-def _metrics_of(checkpoint: Checkpoint) -> tuple[str, list[int], int, str]:
-    found = checkpoint.meta.get("metrics")
-    kinds = {"agent": str, "seeds": list, "lines": int, "sha256": str}
-    if not isinstance(found, dict) or any(type(found.get(name)) is not kind for name, kind in kinds.items()):
-        raise FileError(f"{checkpoint.path} is not a checkpoint of a run: it does not say where its metrics end")
-    if not all(type(seed) is int for seed in found["seeds"]):
-        raise FileError(f"{checkpoint.path} is not a checkpoint of a run: its seeds are no whole numbers")
-    return found["agent"], found["seeds"], found["lines"], found["sha256"]
-
-
-def verify(path: Path) -> list[tuple[Path, str | None]]:
-    """Every part of a run folder with what is wrong with it, or None: the JSON files, each checkpoint, the metrics."""
-    found: list[tuple[Path, str | None]] = []
-
-    def check(part: Path, function: Callable[[], object]) -> None:
-        try:
-            function()
-            found.append((part, None))
-        except FileError as error:
-            found.append((part, str(error)))
-
-    check(path, lambda: read(path))
-    newest = {}
-    for part in saved(path):
-        check(part, lambda part=part: newest.update({part.parent.name: checkpoints.verify(part)}))
-    if newest:
-        metrics = path / "metrics.jsonl"
-        check(metrics, lambda: _lines_before(metrics, files.read(metrics, LARGEST_METRICS), newest))
-    return found
 
 
 def refuse_changes(was: Any, now: Any, where: str, may_change: Sequence[str] = MAY_CHANGE) -> None:
@@ -338,100 +274,3 @@ def refuse_changes(was: Any, now: Any, where: str, may_change: Sequence[str] = M
     if wrong := differences(was, now, may_change):
         allowed = f"only {', '.join(may_change)} may change" if may_change else "nothing may change"
         raise RecollectError(f"{where}: the config is not the one it began with: {'; '.join(wrong)} ({allowed})")
-
-
-class Curves:
-    """What a run folder says of one agent: arrays [seed, bin, …], NaN where a seed did not get so far."""
-
-    def __init__(self, lines: list[dict], seeds: list[int], episodes: np.ndarray):
-        self.seeds, self.episodes = seeds, episodes
-        rows = {seed: k for k, seed in enumerate(seeds)}
-        bins = {int(e): k for k, e in enumerate(episodes)}
-        shape = (len(seeds), len(episodes))
-        sample = np.array(lines[0]["query_vectors"], float) if lines else np.zeros((1, 1))
-        if len(seeds) * len(episodes) * max(sample.size, 2) > LARGEST_CURVES:
-            raise ValueError(f"{len(seeds)} seeds of {len(episodes)} bins are more than can be read")
-        self.returns, self.lengths = np.full(shape, np.nan), np.full(shape, np.nan)
-        self.write_weights = np.full((*shape, 2), np.nan)
-        self.query_vectors = np.full((*shape, *sample.shape), np.nan)
-        for line in lines:
-            at = rows[line["seed"]], bins[line["episodes"]]
-            self.returns[at], self.lengths[at] = line["return"], line["length"]
-            self.write_weights[at] = np.array(line["write_weights"], float)
-            self.query_vectors[at] = np.array(line["query_vectors"], float)
-
-
-def _require_files(path: Path) -> None:
-    for name in ("config.json", "status.json", "metrics.jsonl"):
-        if not (path / name).exists():
-            raise FileError(f"{path} is not a run folder: {name} is missing")
-
-
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Curves], dict[str, Any]]:
-    """The config, the curves of each agent by name, and the status of a run folder, finished or not."""
-    _require_files(path)
-    try:
-        config, status = files.read_json(path / "config.json"), files.read_json(path / "status.json")
-        # A run under way may be writing its last line just now: what has no end of line yet is not read.
-        whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).decode("utf-8").rpartition("\n")
-        lines = [json.loads(line) for line in whole.splitlines()]
-        curves = {}
-        for name, agent in config["agents"].items():
-            bins, episodes = agent["bins"], agent["episodes"]
-            if type(bins) is not int or type(episodes) is not int:
-                raise TypeError(f"bins and episodes of {name} must be whole numbers")
-            if not 1 <= bins <= episodes or episodes % bins or bins > LARGEST_CURVES or episodes > 2**31:
-                raise ValueError(f"{episodes} episodes of {name} do not divide into {bins} bins")
-            own = [line for line in lines if line["agent"] == name]
-            curves[name] = Curves(own, agent["seeds"], episodes // bins * np.arange(1, bins + 1))
-        status["status"]
-    except Exception as error:  # whatever a damaged folder provokes is the folder's fault
-        kind = "" if isinstance(error, FileError) else f"{type(error).__name__}: "
-        raise FileError(f"{path} is not a sound run folder: {kind}{' '.join(str(error).split())}") from error
-    return config, curves, status
-
-
-def saved(path: Path) -> list[Path]:
-    """Every checkpoint of a run folder, group by group, oldest first."""
-    place = path / "checkpoints"
-    if place.is_symlink() or not place.is_dir():
-        return []
-    groups = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.is_symlink())
-    return [found for group in groups for found in checkpoints.listing(group)]
-
-
-def _learners_progress(path: Path, status: dict[str, Any]) -> tuple[list[float], list[float]]:
-    """Of a learner's run: the share of the steps that were asked for, and the last return that was measured."""
-    whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).rpartition(b"\n")
-    try:
-        rows = [json.loads(line) for line in whole.splitlines()]
-        returns = [float(row["return"]) for row in rows if row["return"] is not None]
-        steps = float(rows[-1]["steps"]) if rows else 0.0
-    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-        raise FileError(f"{path / 'metrics.jsonl'} is damaged: {type(error).__name__}: {error}") from error
-    wanted = status.get("wanted")
-    share = [min(1.0, steps / wanted)] if rows and isinstance(wanted, int) and 0 < wanted < 2**63 else []
-    return share, returns[-1:]
-
-
-def summary(path: Path) -> dict[str, Any]:
-    """One line of ``recollect runs``: status, share of the episodes done, last return, who is at work."""
-    config, curves, status = read(path)
-    at_work, said = holder(path), str(status["status"])
-    done, last = [], []
-    for found in curves.values():
-        reached = np.isfinite(found.returns)
-        done += list(reached.sum(axis=1) / reached.shape[1])
-        last += [returns[has][-1] for returns, has in zip(found.returns, reached, strict=True) if has.any()]
-    if config.get("kind") == "learner":
-        done, last = _learners_progress(path, status)
-    return {
-        "run": path.name,
-        "status": "stopped" if said == "running" and at_work is None else said,
-        "progress": float(np.mean(done)) if done else 0.0,
-        "last_return": float(np.mean(last)) if last else None,
-        "exact": status.get("exact") is not False,
-        "holder": at_work,
-        "error": status.get("error"),
-        "command": config.get("command"),
-    }

@@ -20,12 +20,13 @@ class Board:
 
     def __init__(self, folder: RunFolder):
         try:
-            from tensorboardX.proto.event_pb2 import Event
+            from tensorboardX.proto import event_pb2
             from tensorboardX.record_writer import masked_crc32c
             from tensorboardX.summary import scalar
         except ImportError as error:
             raise RecollectError("log='tensorboard' needs tensorboardX: pip install 'recollect[log]'") from error
-        self._folder, self._event, self._sum, self._scalar = folder, Event, masked_crc32c, scalar
+        self._folder, self._sum, self._scalar = folder, masked_crc32c, scalar
+        self._event: Any = event_pb2.Event  # type: ignore[attr-defined]
 
     def begin(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write the file anew, with these rows in it."""
