@@ -198,7 +198,9 @@ def test_a_memory_of_a_billion_is_refused_by_its_bytes():
         EpisodicActorCritic(memory_size=10**9)
     for memory in ("fifo", "uniform"):
         agent = EpisodicActorCritic(memory_size=10**9, memory=memory)
-        with pytest.raises(ValueError, match=r"2 runs need [\d,]{13,} bytes of state, this machine has [\d,]+: take a"):
+        with pytest.raises(
+            ValueError, match=r"the states of 2 runs need [\d,]{13,} bytes, this machine has [\d,]+: take a"
+        ):
             next(train_iter(agent, ENV, 10, (0, 1)))
 
 

@@ -4,7 +4,6 @@ What cannot be is refused here, before anything is compiled or any memory is ask
 """
 
 import math
-import os
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -19,7 +18,7 @@ from recollect.engines.choice import host_for
 from recollect.envs import making, spaces
 from recollect.store import trees
 from recollect.store.provenance import encode, plain
-from recollect.training import arguments
+from recollect.training import arguments, refusing
 from recollect.training.env_pool import Copies, Fleet, Vector
 from recollect.training.normalization import Normalizer
 
@@ -114,19 +113,13 @@ def _source(env: Any, options: dict[str, Any] | None) -> tuple[making.Source, di
 
 
 def _refuse_too_large(agent: Any, size: int, outputs: int, copies: int) -> None:
-    """Refuse what cannot fit, by its bytes, before any of them is asked for."""
-    rows = copies * (2 * size + RECENT * size + 4 * size) * 4  # observations as they come, recent ones, statistics
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**62
-    needed = rows
-    if rows <= there:
-        try:
-            state = jax.eval_shape(lambda: agent.init(prng.key(0), size, outputs))
-            each = sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in trees.shapes(state).values())
-            needed += copies * each
-        except OverflowError:  # sizes that JAX cannot even write down
-            needed = 2**63
-    if needed > there:
-        raise ValueError(
-            f"copies={copies}: observations of {size:,} numbers and the agent's state take {needed:,} bytes, this "
-            f"machine has {there:,}: take a smaller memory_size, hidden or width, smaller observations, or fewer copies"
-        )
+    """Refuse what cannot fit, before anything is made that holds it."""
+    fix = "a smaller memory_size, hidden or width, smaller observations, or fewer copies"
+    rows = copies * (2 + RECENT + 4) * size * 4  # observations as they come, recent ones, statistics
+    refusing.too_large(rows, f"copies={copies}: observations of {size:,} numbers", fix)
+    try:
+        state = jax.eval_shape(lambda: agent.init(prng.key(0), size, outputs))
+        each = sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in trees.shapes(state).values())
+    except OverflowError:  # sizes that JAX cannot even write down
+        each = 2**63
+    refusing.too_large(rows + copies * each, f"copies={copies}: the agent's state and observations", fix)

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import math
 import operator
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,10 +20,10 @@ from jax import Array
 from recollect import prng
 from recollect.agents import td
 from recollect.agents.base import Agent
-from recollect.engines import cpu, cuda, packing
+from recollect.engines import cpu, cuda, forking, packing
 from recollect.envs.base import Environment
-from recollect.errors import RecollectError
 from recollect.store import trees
+from recollect.training import refusing
 
 RECORD = 500  # steps between two looks at the write weights and queries; part of the results, unlike the chunk size
 ONE_BY_ONE = 64  # more runs are started at once, by a program that takes seconds to compile for each number of them
@@ -254,29 +253,6 @@ def _check(seeds: Sequence[int], episodes: int, bins: int | None, **at_least_1: 
         raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
 
 
-def _refuse_faults(env: Environment, seeds: Sequence[int], faults: np.ndarray) -> None:
-    if faults.any():
-        at = int(np.argmax(faults != 0))
-        what = "the environment gave a reward or an observation that is" if faults[at] > 0 else "the update was"
-        raise RecollectError(
-            f"seed {seeds[at]}: {what} not finite at step {abs(int(faults[at])):,} of {env!r}; "
-            "nothing was learned from that step"
-        )
-
-
-def _refuse_too_large(needed: int, runs: int) -> None:
-    """Refuse what cannot fit, by its bytes, before any of them is asked for."""
-    stats = jax.devices()[0].memory_stats() or {}
-    there = stats.get("bytes_limit")
-    if there is None and hasattr(os, "sysconf"):
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if there is not None and needed > there:
-        raise ValueError(
-            f"{runs} runs need {needed:,} bytes of state, this machine has {there:,}: "
-            "take a smaller memory_size, or fewer seeds at once"
-        )
-
-
 def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[str, Any]:
     """The form of what ``Progress.snapshot`` returns, found without computing or compiling anything."""
     agents = jax.eval_shape(lambda: _broadcast(agent, seeds))
@@ -306,6 +282,7 @@ def train_iter(
     ``state``: what ``Progress.snapshot`` returned, to go on from there bit for bit. One that is of another agent,
     environment or number of seeds or bins is a ``FileError``, before anything is compiled.
     """
+    forking.refuse()
     seeds = tuple(operator.index(s) for s in seeds)
     lengths = {"max_steps": max_steps, "max_episode_length": max_episode_length, "records_per_call": records_per_call}
     _check(seeds, episodes, bins, **lengths)
@@ -317,11 +294,14 @@ def train_iter(
     engine = choose_engine(agent, env, engine)
     records_per_call = records_per_call or RECORDS_PER_CALL[engine]
     like = state_like(agent, env, len(seeds), bins)
-    _refuse_too_large(sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values()), len(seeds))
+    needed = sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values())
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    fix = "a smaller memory_size, or fewer seeds at once"
+    refusing.too_large(needed, f"the states of {len(seeds)} runs", fix, limit)
     collected = _Collected(len(seeds), bins, bin_size, like["collected"]["query_vectors"].shape[2:])
     if state is None:
         runs, taken = _start(agents, env, jnp.array(seeds, jnp.uint32), bins), 0
-        _refuse_faults(env, seeds, np.asarray(runs.faults))
+        refusing.not_finite(env, seeds, np.asarray(runs.faults))
     else:
         saved = trees.restore(state, like)
         collected.restore(saved["collected"])
@@ -336,7 +316,7 @@ def train_iter(
     while not over(np.asarray(runs.episode)):
         runs, records = advance(engine, agents, env, runs, limits, records_per_call)
         taken += records_per_call * RECORD
-        _refuse_faults(env, seeds, np.asarray(runs.faults))
+        refusing.not_finite(env, seeds, np.asarray(runs.faults))
         new_bins = collected.add(seeds, jax.device_get(records), np.asarray(runs.sums))
         done = np.asarray(runs.episode)
         total = int(np.sum(np.asarray(runs.steps)))

@@ -18,8 +18,8 @@ from recollect.agents.networks import GRU, Layer
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import recurrent
 from recollect.envs.secret_informant import SecretInformant
-from recollect.errors import RecollectError
 from recollect.store import trees
+from recollect.training import refusing
 from recollect.training.batch import Progress, Result
 
 SECONDS = 0.5
@@ -117,7 +117,7 @@ def train_iter(
         before = runs.ints[:, [recurrent.STEPS, recurrent.EPISODE]].copy()
         engine.advance(runs, columns[np.argsort(recent[columns], kind="stable")], steps)
         steps = min(max(int(SECONDS / engine.pace), steps // 4, 1), 4 * steps)
-        _refuse_faults(env, seeds, runs.ints[:, recurrent.FAULT])
+        refusing.not_finite(env, seeds, -runs.ints[:, recurrent.FAULT])
         done = runs.ints[:, recurrent.EPISODE].copy()
         taken, more = (runs.ints[:, [recurrent.STEPS, recurrent.EPISODE]] - before).T
         recent = taken / (more + 1)
@@ -159,9 +159,3 @@ def train(
     *_, result = train_iter(agent, env, episodes, seeds, **options)
     assert isinstance(result, Result)
     return result
-
-
-def _refuse_faults(env: SecretInformant, seeds: Sequence[int], faults: np.ndarray) -> None:
-    if faults.any():
-        at = int(np.argmax(faults != 0))
-        raise RecollectError(f"seed {seeds[at]}: the update was not finite at step {faults[at]:,} of {env!r}")

@@ -44,7 +44,11 @@ class Guard:
         return self.method(*arguments, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return types.MethodType, (getattr(type(self._env), self._name), self._env)
+        return _method, (self._env, self._name)
+
+
+def _method(env: Any, name: str) -> Any:
+    return types.MethodType(getattr(type(env), name), env)
 
 
 class Episode(NamedTuple):

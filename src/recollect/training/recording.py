@@ -41,11 +41,15 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         try:
             row = files.parse_json(line)
             numbers = {name: _measured(value) for name, value in row.items() if name not in ("agent", "seed", "steps")}
-            known = {name: float(numbers[name]) for name in COLUMNS if name in numbers}
+            known = {name: _number(numbers[name]) for name in COLUMNS if name in numbers}
             rows.append({"seed": int(row["seed"]), "steps": int(row["steps"]), **numbers, **known})
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             raise FileError(f"{path / 'metrics.jsonl'} is damaged: line {number} is not a row of metrics") from error
     return rows
+
+
+def _number(value: Any) -> int | float:
+    return value if type(value) in (int, float) else float(value)
 
 
 def _measured(value: Any) -> Any:

@@ -123,7 +123,9 @@ def _learning_of(path: Path, config: dict[str, Any], found: checkpoints.Checkpoi
     if not isinstance(learning, dict) or any(type(learning.get(name)) is not kind for name, kind in _KINDS.items()):
         raise FileError(f"{where} does not say how the learner was to learn")
     learning = {"log": None, **learning}
-    if "checkpoint_every" not in learning or not said:
+    was = found.meta.get("config") if found is not None and said else None
+    changed = not isinstance(was, dict) or was.get("checkpoints") != config.get("checkpoints")
+    if changed or "checkpoint_every" not in learning:  # how often may be changed in the config
         learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, config)
     every = {"checkpoints": {"every": learning["checkpoint_every"]}}
     learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, every)
