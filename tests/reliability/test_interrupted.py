@@ -180,7 +180,7 @@ def newest(run, group="episodic-0"):
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-@pytest.mark.parametrize("name", ["arrays.bin", "manifest.json", "SHA256SUMS"])
+@pytest.mark.parametrize("name", ["arrays.safetensors", "manifest.json", "SHA256SUMS"])
 def test_damage_is_named_and_refused_or_passed_over(stopped, whole, name, damage, capsys):
     path = newest(stopped) / name
     if damage == "flip":
@@ -397,7 +397,7 @@ def test_a_folder_that_cannot_be_written_says_so(stopped):
                     str(commands.HERE / "standin.py"))  # fmt: skip
     if done is None:
         pytest.skip("no mounting here")
-    assert done.stdout.count("sound") >= 4 and "interrupted" in done.stdout and done.stdout.endswith("exit 1\n")
+    assert done.stdout.count("intact") >= 4 and "interrupted" in done.stdout and done.stdout.endswith("exit 1\n")
     assert f"cannot lock {stopped}: lock.json: Read-only file system" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -479,8 +479,8 @@ def test_a_quota_on_files(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=commands.environment(), capture_output=True, text=True, check=True)
     first, last = done.stdout.splitlines()
-    assert first.startswith(f"cannot write the checkpoint {tmp_path / '00000002'}: File too large")
-    assert last == "100 ['00000001']"
+    assert first.startswith(f"cannot write the checkpoint in {tmp_path}: File too large")
+    assert last == "100 ['checkpoint-00000001']"
 
 
 # -- malice

@@ -202,7 +202,7 @@ def test_nobody_plays_in_the_environment_that_is_learned_in(tmp_path, one_by_one
             attempt()
     assert learner.steps == 25
     assert len(learner.evaluate(2, env=Walk).returns) == 2 and inspection.play(learner, env=Walk())
-    with pytest.raises(RecollectError, match="env has the action space .*, the learner's is"):
+    with pytest.raises(RecollectError, match=r"env has the action space .*, the learner's is"):
         learner.evaluate(1, env=Continuous)
     learner.learn(35, log_every=10)
     assert bits(learner) == bits(whole)

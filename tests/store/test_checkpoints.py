@@ -87,6 +87,7 @@ def test_what_a_crash_leaves_is_neither_listed_nor_kept(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_bytes(b"half")
     (tmp_path / ".recollect-new-00000000").mkdir()
+    os.utime(tmp_path / ".recollect-new-00000000", (0, 0))
     assert [p.name for p in checkpoints.listing(tmp_path)] == ["checkpoint-00000001"]
     checkpoints.save(tmp_path, arrays(), META)
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-00000001", "checkpoint-00000002"]

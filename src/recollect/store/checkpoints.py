@@ -116,7 +116,7 @@ def _pack(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> dict[str
 
 
 def _save(place: Folder, packed: Mapping[str, bytes], keep: int) -> Path:
-    name, temporary = "", f".recollect-new-{secrets.token_hex(4)}"
+    temporary = f".recollect-new-{secrets.token_hex(4)}"
     try:
         _tidy(place)
         try:
@@ -135,8 +135,7 @@ def _save(place: Folder, packed: Mapping[str, bytes], keep: int) -> Path:
         _prune(place, keep)
     except OSError as error:
         raise RecollectError(
-            f"cannot write the checkpoint {place.path / (name or temporary)}: {error.strerror}; "
-            "the checkpoints before it are intact"
+            f"cannot write the checkpoint in {place.path}: {error.strerror}; the checkpoints before it are intact"
         ) from error
     return place.path / name
 
@@ -183,8 +182,9 @@ def _tidy(place: Folder) -> None:
         if _TEMPORARY.fullmatch(name) and place.is_folder(name):
             with contextlib.suppress(RecollectError, OSError), place.below(name) as inner:
                 there = set(inner.names())
-                ours = there <= set(_KNOWN) and (not there or "manifest.json" in there)
-                if ours and inner.claim():
+                # One that is still empty may have been made this moment, and its maker is about to claim it.
+                ours = "manifest.json" in there if there else inner.age() > 60.0
+                if there <= set(_KNOWN) and ours and inner.claim():
                     place.remove_files(name, *_KNOWN)
 
 

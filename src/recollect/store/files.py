@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import stat
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -74,6 +75,10 @@ class Folder:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+    def age(self) -> float:
+        """Seconds since a name in it last changed."""
+        return time.time() - os.stat(self._handle if _HANDLES else self.path).st_mtime
 
     def claim(self) -> bool:
         """Mark it, until it is closed, as one that a living process is at work in; False if another one is."""

@@ -145,7 +145,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Curves], dict[str, Any]]
         status["status"]
     except Exception as error:  # whatever a damaged folder provokes is the folder's fault
         kind = "" if isinstance(error, FileError) else f"{type(error).__name__}: "
-        raise FileError(f"{path} is not a sound run folder: {kind}{' '.join(str(error).split())}") from error
+        raise FileError(f"{path} is not a valid run folder: {kind}{' '.join(str(error).split())}") from error
     return config, curves, status
 
 
