@@ -17,7 +17,7 @@ from recollect.engines import forking
 from recollect.engines.choice import host_for
 from recollect.envs import making, spaces
 from recollect.store import trees
-from recollect.store.provenance import encode, plain
+from recollect.store.provenance import encode, native, plain
 from recollect.training import arguments, refusing
 from recollect.training.env_pool import Copies, Fleet, Vector
 from recollect.training.normalization import Normalizer
@@ -97,7 +97,7 @@ def assemble(
 
 def _source(env: Any, options: dict[str, Any] | None) -> tuple[making.Source, dict[str, Any] | None]:
     """Where environments come from, and the id and options that a run folder describes them by."""
-    options = dict(options or {})
+    options = {name: native(value) if np.ndim(value) == 0 else value for name, value in (options or {}).items()}
     if not isinstance(env, str):
         if options:
             raise ValueError("env_options go with an id; give a function that makes the environment instead")

@@ -261,7 +261,8 @@ class Learner(Stepping):
             fixed = {name: row[name] for name in ("seed", "steps")}
             for callback in callbacks:
                 stop = bool(callback(self, row)) or stop
-            row |= {str(name): native(value) for name, value in row.items()} | fixed
+                row |= fixed  # which row it is, is not for them to say
+            row |= {name: native(value) for name, value in row.items()}
         return stop
 
     def _rows_of_metrics(self, pace: float) -> list[dict[str, Any]]:
