@@ -152,16 +152,19 @@ def play(
     player: Player, env: gym.Env, episodes: int, name: str, seed: int, asked: Callable[[], bool] = lambda: False
 ) -> Evaluation:
     """So many episodes, seeded one by one from ``seed``; ``asked``: whether to end with ``Interrupted``."""
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
+    returns: list[float] = []
+    lengths: list[int] = []
     for k in range(episodes):
 
         def fault(step: int, what: str, k: int = k) -> EnvironmentFault:
             return EnvironmentFault(name, seed, step, f"evaluation episode {k}: {what}")
 
         own = int(np.random.SeedSequence([seed, k]).generate_state(1)[0] >> 1)
+        returns.append(0.0)
+        lengths.append(0)
         for _, reward, _ in play_episode(player, env, own, fault):
-            returns[k] += reward
-            lengths[k] += 1
+            returns[-1] += reward
+            lengths[-1] += 1
             if asked():
                 raise Interrupted
-    return Evaluation(returns, lengths)
+    return Evaluation(np.array(returns), np.array(lengths))
