@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect import EpisodicActorCritic, FileError, RecurrentActorCritic, SecretInformant, prng
+from recollect import EpisodicActorCritic, FileError, RecollectError, RecurrentActorCritic, SecretInformant, prng
 from recollect.envs.base import TimeStep
 from recollect.store import checkpoints, trees
 from recollect.training import batch, batch_recurrent
@@ -164,7 +164,7 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(agent):
         pays, sees = start["runs.env.2"].copy(), start["runs.env.3"].copy()
         pays[:first] = sees[:first] = 0.0
         state = {**start, "runs.env.2": pays, "runs.env.3": sees}
-        with pytest.raises(batch.RecollectError) as raised:
+        with pytest.raises(RecollectError) as raised:
             list(train_iter(agent, env, 10, seeds, bins=1, records_per_call=2, state=state))
         message = str(raised.value)
         assert (

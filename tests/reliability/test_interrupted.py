@@ -185,7 +185,7 @@ def test_damage_is_named_and_refused_or_passed_over(stopped, whole, name, damage
     path = newest(stopped) / name
     if damage == "flip":
         found = bytearray(path.read_bytes())
-        found[len(found) // 2] ^= 4
+        found[-3 if name == "SHA256SUMS" else len(found) // 2] ^= 4  # not in a sum, which would blame what it is of
         path.write_bytes(found)
     elif damage == "truncate":
         path.write_bytes(path.read_bytes()[:-3])
@@ -453,7 +453,7 @@ def test_a_full_disk(tmp_path, whole):
     assert "exit 1" in lines and "faults []" in lines and lines[-1] == "resumed 0", done.stdout + done.stderr
     assert "hidden []" in done.stdout
     errors = [line for line in done.stderr.splitlines() if line.startswith("recollect: ")]
-    assert len(errors) == 1 and f"cannot write {'the checkpoint ' * ('checkpoint' in errors[0])}{tmp_path}" in errors[0]
+    assert len(errors) == 1 and f"cannot write {'the checkpoint in ' * ('checkpoint' in errors[0])}{tmp_path}" in errors[0]
     assert "No space left on device" in errors[0]
     assert outcome(tmp_path / "copy") == outcome(whole)
 
