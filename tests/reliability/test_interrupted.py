@@ -453,7 +453,9 @@ def test_a_full_disk(tmp_path, whole):
     assert "exit 1" in lines and "faults []" in lines and lines[-1] == "resumed 0", done.stdout + done.stderr
     assert "hidden []" in done.stdout
     errors = [line for line in done.stderr.splitlines() if line.startswith("recollect: ")]
-    assert len(errors) == 1 and f"cannot write {'the checkpoint in ' * ('checkpoint' in errors[0])}{tmp_path}" in errors[0]
+    assert (
+        len(errors) == 1 and f"cannot write {'the checkpoint in ' * ('checkpoint' in errors[0])}{tmp_path}" in errors[0]
+    )
     assert "No space left on device" in errors[0]
     assert outcome(tmp_path / "copy") == outcome(whole)
 

@@ -87,3 +87,25 @@ def test_links_to_checkpoints_are_refused(tmp_path):
     with pytest.raises(RecollectError, match="it is a link"):
         run_reading.group_folder(tmp_path, "a")
     assert run_reading.saved(tmp_path) == []
+
+
+def test_verifying_beside_a_run_that_saves_often(runs, monkeypatch):
+    """A checkpoint that is removed while it is looked at was not damaged."""
+    import shutil
+
+    import numpy as np
+
+    from recollect.store import checkpoints
+
+    with run_folders.RunFolder.reopen(runs / "good") as folder:
+        for _ in range(2):
+            folder.save("a", "a", [0, 1], {"x": np.zeros(3)})
+    verify = checkpoints.verify
+
+    def gone(path):
+        if path.name == "checkpoint-00000001":
+            shutil.rmtree(path)
+        return verify(path)
+
+    monkeypatch.setattr(checkpoints, "verify", gone)
+    assert [wrong for _, wrong in run_reading.verify(runs / "good") if wrong] == []

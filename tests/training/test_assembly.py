@@ -24,7 +24,7 @@ def test_the_parts_fit():
 def test_an_id_is_remembered_with_its_options():
     parts = assemble(AGENT, "recollect/TMaze-v0", **{**USUAL, "env_options": {"length": np.int64(2)}})
     assert parts.made == {"id": "recollect/TMaze-v0", "options": {"length": 2}}
-    assert parts.source.make().unwrapped.rules.length == 2
+    assert parts.source.make().observation_space == parts.observation_space
 
 
 @pytest.mark.parametrize(

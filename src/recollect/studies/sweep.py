@@ -49,7 +49,10 @@ def run_all(
             must be a function that can be sent there, with its arguments.
     """
     if out is None:
-        return _do(units, {}, lambda content: None, say, jobs)
+        try:
+            return _do(units, {}, lambda content: None, say, jobs)
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt("nothing was kept; --out FILE keeps what is done, for --resume") from error
     journal = journal_of(out)
     lock = Lock(out.parent, name=f"{out.name}.lock")
     try:
