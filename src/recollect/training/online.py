@@ -16,6 +16,7 @@ import numpy as np
 
 from recollect.agents import named
 from recollect.agents.base import Agent
+from recollect.agents.general import GeneralActorCritic
 from recollect.errors import RecollectError
 from recollect.store import checkpoints
 from recollect.store.interrupts import Interrupted, Interrupts
@@ -48,7 +49,7 @@ class Learner(Stepping):
     (50, True)
 
     Args:
-        agent: the definition, as ``recollect.train`` takes it.
+        agent: the definition, as ``recollect.train`` takes it; by default ``recollect.GeneralActorCritic()``.
         env: an id, an environment (also one of Gymnasium's vector environments) or a function that makes one.
         seed: of the agent's parameters and choices, and of every episode's reset.
         copies: how many environments are played at once; for more than one, ``env`` must be an id or a function.
@@ -64,8 +65,8 @@ class Learner(Stepping):
 
     def __init__(
         self,
-        agent: Agent,
-        env: Any,
+        agent: Agent | None = None,
+        env: Any = None,
         *,
         seed: int = 0,
         copies: int = 1,
@@ -76,6 +77,12 @@ class Learner(Stepping):
         pictures: str = "auto",
         check: bool = True,
     ):
+        agent = GeneralActorCritic() if agent is None else agent
+        if not isinstance(agent, Agent) or env is None:
+            raise TypeError(
+                f"Learner takes an agent and an environment, got agent={agent!r} and env={env!r}: "
+                "name them, as in Learner(env='CartPole-v1')"
+            )
         self.described, self._pictures = named.describe(agent), pictures
         parts = assemble(
             agent,
