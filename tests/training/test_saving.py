@@ -19,6 +19,7 @@ def test_all_of_it_comes_back(tmp_path):
 
 
 def test_where_a_learner_is(tmp_path):
+    (tmp_path / "config.json").write_text("of another tool's")
     assert saving.place_of(tmp_path) == tmp_path and not saving.is_run_folder(tmp_path)
     (tmp_path / "checkpoints" / "learner").mkdir(parents=True)
     assert saving.place_of(tmp_path) == tmp_path / "checkpoints" / "learner"

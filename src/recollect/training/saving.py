@@ -24,9 +24,10 @@ def place_of(path: Path) -> Path:
 
 
 def is_run_folder(path: Path) -> bool:
-    """Whether a folder is a run's, by what it holds."""
+    """Whether a folder is a run's, by what it holds: a config alone may be anybody's."""
     place = path / "checkpoints" / GROUP
-    return (path / "config.json").is_file() or place.is_dir() or place.is_symlink() or place.parent.is_symlink()
+    named = all((path / name).exists() for name in ("config.json", "metrics.jsonl"))
+    return named or place.is_dir() or place.is_symlink() or place.parent.is_symlink()
 
 
 # -- to a checkpoint
