@@ -107,6 +107,6 @@ def test_an_interrupted_sweep_names_its_journal(tmp_path, monkeypatch, capsys):
     with pytest.raises(KeyboardInterrupt, match="nothing was kept; --out FILE"):
         sweep.run_all(units, {})
     monkeypatch.setattr("recollect.studies.benchmark.pair", lambda *a, **k: stop())
-    words = ["benchmark", "memory", "--tasks", "t-maze-10", "--agents", "none", "--seeds", "1", "--jobs", "1"]
+    words = ["benchmark", "memory", "--tasks", "t-maze-40", "--seeds", "1", "--jobs", "1"]
     assert cli.main([*words, "--out", str(tmp_path / "bench.json")]) == 130
     assert "bench.json.rows.jsonl; the same command with --resume does the rest" in capsys.readouterr().err

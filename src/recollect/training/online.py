@@ -241,7 +241,7 @@ class Learner(Stepping):
             due = min(self._logged + learning["log_every"], self.goal)
             if self.steps < due:
                 since = time.monotonic()
-                self._advance(due, since + PAUSE, asked)
+                self._advance(due, since + min(PAUSE, learning["checkpoint_every"]), asked)
                 self._seconds += time.monotonic() - since
             if self.steps >= due:
                 rows = self._rows_of_metrics(pace())
