@@ -9,7 +9,7 @@ from recollect.training.env_pool import Copies
 from training.probes import AGENT, Three
 
 USUAL = {"seed": 0, "copies": 1, "learners": "one", "env_options": None, "normalize": (False, False)}
-USUAL |= {"pictures": "auto", "check": False}
+USUAL |= {"pictures": "auto", "engine": "auto", "check": False}
 
 
 def test_the_parts_fit():

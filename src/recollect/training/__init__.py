@@ -1,5 +1,8 @@
 """Training: many runs in one compiled loop (`batch`), or one learner in Gymnasium environments (`online`).
 
+`batch.train_iter` serves every pair of agent and JAX environment; `online.Learner` is an agent and the Gymnasium
+environment it learns in. Start at either. May import `engines` and all before it.
+
 ``online.Learner`` is what a user calls. ``assembly`` makes its parts from the arguments (``arguments`` turns numbers
 into Python's own, ``refusing`` says what does not fit), ``stepping`` is the loop around ``env_pool``, where
 ``returned`` checks whatever an environment returned and ``normalization`` scales it; ``recording`` writes rows of

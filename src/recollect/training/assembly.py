@@ -14,7 +14,7 @@ from recollect import prng
 from recollect.agents.base import Agent, check_choice
 from recollect.agents.convolution import Convolution
 from recollect.engines import forking
-from recollect.engines.choice import host_for
+from recollect.engines.choice import for_learner, host_for
 from recollect.envs import making, spaces
 from recollect.store import trees
 from recollect.store.provenance import encode, native, plain
@@ -37,6 +37,7 @@ class Parts(NamedTuple):
     agent: Any
     normalizer: Normalizer
     fleet: Fleet
+    choice: Any  # which engine serves the agent, and why no faster one does
     host: Any
     seed: int
     copies: int
@@ -53,6 +54,7 @@ def assemble(
     env_options: dict[str, Any] | None,
     normalize: tuple[bool, bool],
     pictures: str,
+    engine: str,
     check: bool,
 ) -> Parts:
     """Make the parts of a learner from its arguments, or refuse them."""
@@ -91,8 +93,11 @@ def assemble(
     else:
         more = [source.make() for _ in range(copies - 1)] if source.make is not None else []
         fleet = Copies([first, *more], *known)
-    host = host_for(fitted, seen.size, actions.outputs, copies, shared)
-    return Parts(source, made, observed, acted, seen, actions, fitted, normalizer, fleet, host, seed, copies, shared)
+    chosen = for_learner(fitted, copies, shared, engine)
+    host = host_for(fitted, seen.size, actions.outputs, copies, shared, engine=chosen.engine)
+    return Parts(
+        source, made, observed, acted, seen, actions, fitted, normalizer, fleet, chosen, host, seed, copies, shared
+    )
 
 
 def _source(env: Any, options: dict[str, Any] | None) -> tuple[making.Source, dict[str, Any] | None]:

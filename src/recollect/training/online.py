@@ -7,6 +7,7 @@ all of it into a checkpoint and back; here is what a user calls.
 import contextlib
 import dataclasses
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -60,6 +61,9 @@ class Learner(Stepping):
         normalize_rewards: show it rewards over the running deviation of the discounted return.
         pictures: "auto" gives an agent that sees pictures (boxes of height, width and channels) a small convolutional
             encoder, unless it has one of its own; "agent" leaves it as it is.
+        engine: what makes the agent's time step one call: "cpu" is compiled for some agents and options, "jax" serves
+            all and is slower; "auto" takes the first that can serve, and says at the start of training, once, when and
+            why that is the slower one. Asking for one that cannot is refused with the reason.
         check: run Gymnasium's ``check_env`` first.
     """
 
@@ -75,6 +79,7 @@ class Learner(Stepping):
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
         pictures: str = "auto",
+        engine: str = "auto",
         check: bool = True,
     ):
         agent = GeneralActorCritic() if agent is None else agent
@@ -93,9 +98,11 @@ class Learner(Stepping):
             env_options=env_options,
             normalize=(bool(normalize_observations), bool(normalize_rewards)),
             pictures=pictures,
+            engine=engine,
             check=check,
         )
         super().__init__(parts)
+        self._asked_engine = engine
         self._made = parts.made
         self._player: Player | None = None
         self._recorder: Recorder | None = None
@@ -178,6 +185,9 @@ class Learner(Stepping):
         """
         self._recorder, self._strict, self._learning = recorder, learning["strict"], learning
         recorder.begin(self.goal)
+        recorder.folder.log("engine", engine=self.choice.engine, **self.choice.reasons())
+        for why in self.choice.passed_over.values():
+            _say_slow(why)
         with Interrupts(exits=False) as interrupts, self._recording(recorder):
             self._asked = interrupts.asked.is_set
             if self.steps == learning["start"] > 0:
@@ -431,3 +441,9 @@ class Learner(Stepping):
         ]
         agent = f"{type(self.agent).__name__}({', '.join(changed)})"
         return f"Learner({agent}, {self.source.name!r}, seed={self.seed}, steps={self.steps:,})"
+
+
+@functools.cache
+def _say_slow(why: str) -> None:
+    """Once per reason and process, by Python's logging: on stderr, unless the program that uses this says otherwise."""
+    logging.getLogger("recollect").warning("this agent runs on the general engine 'jax', the slower one: %s", why)

@@ -62,6 +62,7 @@ def description(learner: Any) -> dict[str, Any]:
         "copies": learner.copies,
         "learners": "one" if learner.shared or learner.copies == 1 else "each",
         "pictures": learner._pictures,
+        "engine": learner._asked_engine,
         "normalize": [learner.normalizer.observations is not None, learner.normalizer.rewards is not None],
         "versions": versions(),
     }
@@ -79,7 +80,7 @@ def arguments_of(meta: dict[str, Any], where: Path, env: Any, check: bool) -> tu
         agent, made = named.restore(meta["agent"]), meta["environment"]["made"]
         options = {name: meta[name] for name in ("seed", "copies", "learners", "pictures")}
         options |= {"normalize_observations": bool(meta["normalize"][0]), "check": check}
-        options |= {"normalize_rewards": bool(meta["normalize"][1])}
+        options |= {"normalize_rewards": bool(meta["normalize"][1]), "engine": meta.get("engine", "auto")}
         if made is not None and (env is None or env == made["id"]):
             if not isinstance(made["id"], str) or not all(isinstance(name, str) for name in made["options"]):
                 raise TypeError("the environment's id or options are no text")

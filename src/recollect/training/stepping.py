@@ -32,6 +32,7 @@ class Stepping:
         self.observation_space, self.action_space = parts.observation_space, parts.action_space
         self.seed, self.copies, self.shared = parts.seed, parts.copies, parts.shared
         self.normalizer, self.fleet, self.host = parts.normalizer, parts.fleet, parts.host
+        self.choice = parts.choice
         self._state: Any = None  # of all copies, as the host has it; made when it is first asked for
         self._drawn: Any = None  # actions chosen and not yet taken; None between episodes
         self._away = False  # whether the environments are still to be brought to where the agent is, after ``load``
