@@ -188,3 +188,30 @@ def test_any_bytes(tmp_path_factory, content):
     path.write_bytes(content)
     with pytest.raises(FileError):
         Reservoir.load(path)
+
+
+@pytest.mark.parametrize("deep", [10**5000, 2**100_000, -(10**6000)], ids=["digits", "bits", "negative"])
+def test_numbers_of_thousands_of_digits_are_refused_as_promised(tmp_path, deep):
+    r = Reservoir(2, seed=0)
+    r.extend([deep, [deep]], [1.0, 1.0])
+    with pytest.raises(TypeError, match=r"a whole number of .* bits cannot be saved"):
+        r.save(tmp_path / "r")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_deep_nesting_is_refused_as_promised(tmp_path):
+    for depth in (150, 100_000):
+        item = 0
+        for _ in range(depth):
+            item = [item] if depth % 2 else (item,)
+        r = Reservoir(2, seed=0)
+        r.extend([item], [1.0])
+        with pytest.raises(TypeError, match="nested more than 100 deep"):
+            r.save(tmp_path / "r")
+    item = 2**13_000
+    for _ in range(90):
+        item = [item]
+    r = Reservoir(2, seed=0)
+    r.extend([item], [1.0])
+    r.save(tmp_path / "r")
+    assert Reservoir.load(tmp_path / "r").items == [item]

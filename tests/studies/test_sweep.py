@@ -91,3 +91,22 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert tried == [3] and [row["width"] for row in json.loads(out.read_text())["rows"]] == [2, 3, 4]
     assert cli.main([*words[:3], "2,3", *words[4:], "--resume"]) == 1
     assert "widths: was [2, 3, 4], is [2, 3]" in capsys.readouterr().err
+
+
+def test_an_interrupted_sweep_names_its_journal(tmp_path, monkeypatch, capsys):
+    """What is done is kept, and the message says where and how it goes on."""
+
+    def stop():
+        raise KeyboardInterrupt
+
+    units = {"a": lambda: {"x": 1}, "b": stop}
+    with pytest.raises(KeyboardInterrupt, match=r"what was done is in .*report\.json\.rows\.jsonl; .* --resume"):
+        sweep.run_all(units, {}, tmp_path / "report.json")
+    found, errors = sweep.run_all({**units, "b": lambda: {"x": 2}}, {}, tmp_path / "report.json", resume=True)
+    assert found == {"a": {"x": 1}, "b": {"x": 2}} and errors == {}
+    with pytest.raises(KeyboardInterrupt, match="nothing was kept; --out FILE"):
+        sweep.run_all(units, {})
+    monkeypatch.setattr("recollect.studies.benchmark.pair", lambda *a, **k: stop())
+    words = ["benchmark", "memory", "--tasks", "t-maze-40", "--seeds", "1", "--jobs", "1"]
+    assert cli.main([*words, "--out", str(tmp_path / "bench.json")]) == 130
+    assert "bench.json.rows.jsonl; the same command with --resume does the rest" in capsys.readouterr().err

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, printable
 
 
 def progress(text: str) -> None:
@@ -17,12 +17,14 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     """Print a table as wide as the terminal, or as 140 columns where there is none."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right")
     for row in rows:
-        table.add_row(*row)
+        # As text, not as markup: a cell may come from a file of somebody else's.
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console()
     (console if console.is_terminal else Console(width=140)).print(table)
 

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import secrets
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,23 @@ from recollect.reservoir import passes, ratios
 from recollect.reservoir.passes import HELD, IS_LOG, SEEN, SHIFT, State
 
 FORMAT, VERSION, LAW = "recollect reservoir", 1, "product"
+DEEPEST = 100  # lists in lists that an item may be: Python reads back only so many, fewer where it is deep in calls
+LONGEST = 14_000  # bits of a whole number: those of the 4,300 digits that Python reads back, and some fewer
 
 
 # -- items as JSON
 
 
-def _encode(item: Any, arrays: list[np.ndarray]) -> Any:
+def _encode(item: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
     """An item in JSON, its arrays put aside. Types are matched exactly: what could come back as another is refused."""
     kind = type(item)
-    if item is None or kind in (bool, str, int):
+    if depth > DEEPEST:
+        raise TypeError(f"items nested more than {DEEPEST} deep cannot be saved: keep a key instead of the object")
+    if item is None or kind in (bool, str):
+        return item
+    if kind is int:
+        if item.bit_length() > LONGEST:
+            raise TypeError(f"a whole number of {item.bit_length():,} bits cannot be saved; up to {LONGEST:,} can")
         return item
     if kind is float:
         return item if math.isfinite(item) else {"float": repr(item)}
@@ -42,11 +51,11 @@ def _encode(item: Any, arrays: list[np.ndarray]) -> Any:
         arrays.append(np.asarray(item))
         return {"array" if kind is np.ndarray else "scalar": len(arrays) - 1}
     if kind is tuple:
-        return {"tuple": [_encode(x, arrays) for x in item]}
+        return {"tuple": [_encode(x, arrays, depth + 1) for x in item]}
     if kind is list:
-        return [_encode(x, arrays) for x in item]
+        return [_encode(x, arrays, depth + 1) for x in item]
     if kind is dict and all(type(k) is str for k in item):
-        return {"dict": {k: _encode(x, arrays) for k, x in item.items()}}
+        return {"dict": {k: _encode(x, arrays, depth + 1) for k, x in item.items()}}
     raise TypeError(
         f"items of type {kind.__name__} cannot be saved; None, booleans, numbers, strings, bytes, NumPy arrays, "
         "and tuples, lists and string-keyed dictionaries of these can: keep a key instead of the object"
@@ -137,7 +146,9 @@ def _parse_npy(content: bytes) -> np.ndarray:
     version = np.lib.format.read_magic(stream)
     if version != (1, 0):
         raise ValueError(f"array format {version} is not used here")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # NumPy's word on odd headers, which no file of ours has: a fault as any other
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     if dtype.hasobject:
         raise ValueError("an array of objects")
     body = content[stream.tell() :]

@@ -293,7 +293,9 @@ class Reservoir:
         """Estimate the sum of a quantity over the whole stream from its values at ``items``.
 
         Horvitz and Thompson's estimate Σ y/π, unbiased for streams without weight-0 items, with Sen, Yates and
-        Grundy's estimate of its variance: 0 while everything is kept, NaN when one item was kept of several.
+        Grundy's estimate of its variance: 0 while everything is kept, NaN when one item was kept of several. Two
+        standard errors either way are a 95% interval only where values roughly follow weights; where they do not, or
+        where a few items make up most of the total, such an interval covers the truth less often.
 
         >>> r = Reservoir(8, seed=1)
         >>> r.extend(range(1000), np.full(1000, 0.5))

@@ -8,15 +8,15 @@ import concurrent.futures
 import contextlib
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 from recollect.errors import FileError, RecollectError
 from recollect.store import files
+from recollect.store.files import Folder
 from recollect.store.lock import Lock
-from recollect.store.provenance import plain, versions
+from recollect.store.provenance import encode, plain, versions
 from recollect.store.run_folders import refuse_changes
 
 Say = Callable[[str], None]
@@ -49,22 +49,36 @@ def run_all(
             must be a function that can be sent there, with its arguments.
     """
     if out is None:
-        return _do(units, {}, None, say, jobs)
+        try:
+            return _do(units, {}, lambda content: None, say, jobs)
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt("nothing was kept; --out FILE keeps what is done, for --resume") from error
     journal = journal_of(out)
     lock = Lock(out.parent, name=f"{out.name}.lock")
     try:
-        rows = _read(journal, config) if resume and journal.exists() else {}
-        with open(journal, "ab" if resume else "xb", buffering=0) as lines:
-            os.truncate(journal, _whole(journal))
-            _write(lines, {"config": config, "versions": versions()})
-            return _do(units, rows, lines, say, jobs)
-    except OSError as error:
-        raise RecollectError(f"cannot write {journal}: {error.strerror}") from error
+        with Folder(out.parent) as place:
+            there = resume and journal.exists()
+            rows = _read(journal, config) if there else {}
+            if journal.exists() and not resume:
+                raise RecollectError(f"cannot write {journal}: it is there already")
+            if there:  # what a crash left of a last line goes
+                place.replace(journal.name, _whole(journal))
+
+            def write(content: dict[str, Any]) -> None:
+                place.append(journal.name, encode(content, str(journal)))
+                place.flush(journal.name)
+
+            write({"config": config, "versions": versions()})
+            return _do(units, rows, write, say, jobs)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(
+            f"what was done is in {journal}; the same command with --resume does the rest"
+        ) from error
     finally:
         lock.release()
 
 
-def _do(units: Units, rows: dict[str, Any], lines: Any, say: Say, jobs: int) -> tuple[dict, dict]:
+def _do(units: Units, rows: dict[str, Any], write: Callable, say: Say, jobs: int) -> tuple[dict, dict]:
     errors = {}
     for name in units:
         if name in rows:
@@ -80,8 +94,7 @@ def _do(units: Units, rows: dict[str, Any], lines: Any, say: Say, jobs: int) -> 
                 rows[name] = plain(found)
                 outcome = {"unit": name, "row": rows[name]}
             say(f"{name}: {errors[name] if name in errors else _brief(rows[name])}")
-            if lines is not None:
-                _write(lines, outcome)
+            write(outcome)
     return {name: rows[name] for name in units if name in rows}, errors
 
 
@@ -121,14 +134,10 @@ def _brief(row: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if isinstance(value, (int, float, str)))
 
 
-def _write(lines: Any, content: dict[str, Any]) -> None:
-    lines.write(json.dumps(plain(content), allow_nan=False).encode() + b"\n")
-    os.fsync(lines.fileno())
-
-
-def _whole(journal: Path) -> int:
-    """How many bytes of the journal are whole lines."""
-    return files.read(journal, files.LARGEST_JSON).rfind(b"\n") + 1
+def _whole(journal: Path) -> bytes:
+    """The whole lines of the journal."""
+    content = files.read(journal, files.LARGEST_JSON)
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _read(journal: Path, config: dict[str, Any]) -> dict[str, Any]:
