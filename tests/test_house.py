@@ -35,6 +35,9 @@ OPTIONAL = {
     "numba": {"reservoir", "engines", "envs", "training", "studies"},
     "optax": {"agents"},
     "cupy": {"engines"},
+    "pyarrow": {"reservoir", "cli"},
+    "ray": {"studies"},
+    "optuna": {"studies"},
 }
 FRONT = {"__init__", "__main__", "_version"}  # at the top and in no room: the public names and the way in
 

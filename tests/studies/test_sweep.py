@@ -58,7 +58,7 @@ def test_units_in_processes_are_those_in_this_one(tmp_path):
 def test_a_process_that_dies_fails_its_units(tmp_path):
     """And does not keep the sweep waiting."""
     rows, errors = sweep.run_all({"a": functools.partial(os._exit, 3), "b": functools.partial(os._exit, 3)}, {}, jobs=2)
-    assert rows == {} and all("BrokenProcessPool" in error for error in errors.values()) and len(errors) == 2
+    assert rows == {} and all("WorkerLostError" in error for error in errors.values()) and len(errors) == 2
 
 
 def test_nothing_is_kept_without_a_place(tmp_path, monkeypatch):

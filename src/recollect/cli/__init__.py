@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from recollect._version import __version__
-from recollect.cli import benches, benchmark, learners, reproduce, runs, studies
+from recollect.cli import benches, benchmark, learners, reproduce, runs, sample, studies
 from recollect.errors import RecollectError
 from recollect.store.interrupts import EXIT_INTERRUPTED, Interrupted
 
@@ -40,6 +40,9 @@ A tour, from a minute to an afternoon:
   recollect readings             search the choices that the paper leaves open
   recollect looping              why that recipe loops: what is measured, and each link cut alone
 
+  recollect sample data/*.parquet --weight price -n 10000 --out sample.parquet
+                                 an exact weighted sample of tables of any size, with its probabilities
+
   recollect bench estimators     how biased the write gradient is, by enumeration
   recollect bench host           steps a second of the loop around Gymnasium environments
   recollect bench inclusion      an exact weighted sample of a stream, and its picture
@@ -60,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="recollect", description=TOUR, formatter_class=argparse.RawTextHelpFormatter)
     top.add_argument("--version", action="version", version=f"recollect {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for subject in (reproduce, learners, runs, benchmark, studies, benches):
+    for subject in (reproduce, learners, runs, benchmark, studies, sample, benches):
         subject.register(commands)
     return top
 

@@ -33,7 +33,7 @@ def _benchmark(args: argparse.Namespace) -> None:
         plots.require()  # before the work, not after it
     units = benchmark.units(tasks, agents, seeds, args.scale, progress=True)
     options = plain(benchmark.options(tasks, agents))
-    found, errors = run_units(args, units, args.jobs, settings=options)
+    found, errors = run_units(args, units, settings=options)
     rows = [row for pair in found.values() for row in pair]
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
     print_table(
@@ -72,7 +72,7 @@ def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str,
     fixed = dict(args.set)
     units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near, args.best)
     options = plain(benchmark.options(tasks, agents))
-    found, errors = run_units(args, units, args.jobs, settings=options)
+    found, errors = run_units(args, units, settings=options)
     rows = benchmark.ranked(list(found.values()))
     pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
     shown = [row for own in pairs for row in [r for r in rows if (r["task"], r["agent"]) == own][:SHOWN]]
@@ -107,9 +107,6 @@ def register(commands: Commands) -> None:
     suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
     suite.add_argument(
-        "--jobs", type=count, default=cores(), help="pairs that run at once, in processes (default: one a core)"
-    )
-    suite.add_argument(
         "--search",
         type=count,
         metavar="K",
@@ -131,5 +128,5 @@ def register(commands: Commands) -> None:
     suite.add_argument(
         "--out", type=Path, help="JSON file for the results; without --search a picture is put beside it"
     )
-    add_resume(suite)
+    add_resume(suite, cores(), "pairs")
     suite.set_defaults(run=_benchmark)

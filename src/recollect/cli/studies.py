@@ -169,16 +169,17 @@ def _lengths(args: argparse.Namespace) -> None:
     budget = lengths.Budget(range(args.first_seed, args.first_seed + args.seeds), args.episodes, args.max_steps)
     budget.check()
 
-    def work(title: str, task: lengths.Task) -> dict | list[dict]:
-        if args.search is None:
-            return lengths.study(task, budget, Lines(title, args.episodes))
-        name = task.head["agent"]
-        drawn = earlier[name] if earlier else lengths.draw(name, args.search, changes)
-        return lengths.search(task, budget, drawn, Lines(title, args.episodes))
-
     earlier = args.best and lengths.best(Path(args.best), args.agents, args.search or 1, changes)
     tasks = lengths.tasks(args.families, args.lengths, args.agents, changes)
-    found, errors = run_units(args, {title: functools.partial(work, title, task) for title, task in tasks.items()})
+    units = {}
+    for title, task in tasks.items():
+        watch, name = Lines(title, args.episodes), task.head["agent"]
+        if args.search is None:
+            units[title] = functools.partial(lengths.study, task, budget, watch)
+        else:
+            drawn = earlier[name] if earlier else lengths.draw(name, args.search, changes)
+            units[title] = functools.partial(lengths.search, task, budget, drawn, watch)
+    found, errors = run_units(args, units)
     rows = shown = list(found.values())
     if args.search is not None:
         rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))
@@ -337,7 +338,7 @@ def _add_tune(commands: Commands) -> None:
 
 def _readings(args: argparse.Namespace) -> None:
     from recollect.studies.paper import FIGURES
-    from recollect.studies.readings import programs, search
+    from recollect.studies.readings import programs, rows_of
     from recollect.training.progress import Lines
 
     check_out(args)
@@ -345,20 +346,22 @@ def _readings(args: argparse.Namespace) -> None:
         raise RecollectError(f"--part {args.part} --parts {args.parts}: parts are numbered from 0 to {args.parts - 1}")
     experiment = FIGURES[args.figure]
 
-    def work(k: int, program: dict[str, str]) -> list[dict]:
-        rows = search(
+    which = {k: program for k, program in enumerate(programs()) if k % args.parts == args.part}
+    limit = int(args.max_steps * experiment.episodes * experiment.env.shortest_episode)
+    units = {
+        f"program {k}": functools.partial(
+            rows_of,
             experiment,
             args.readings,
             args.seeds,
             [(k, program)],
-            max_steps=int(args.max_steps * experiment.episodes * experiment.env.shortest_episode),
+            max_steps=limit,
             on_progress=Lines(args.figure, experiment.episodes),
             records_per_call=args.records,
         )
-        return list(rows)
-
-    which = {k: program for k, program in enumerate(programs()) if k % args.parts == args.part}
-    found, errors = run_units(args, {f"program {k}": functools.partial(work, k, p) for k, p in which.items()})
+        for k, program in which.items()
+    }
+    found, errors = run_units(args, units)
     rows = [row for rows in found.values() for row in rows]
     ranked = sorted(rows, key=lambda r: (r["solved_at_end"], r["solved"], r["finished"]), reverse=True)
     write_report(args, {"figure": args.figure, "readings": ranked}, errors)

@@ -67,7 +67,7 @@ def tally(weights, bins, every):
 
 
 def odds_factor(bins: np.ndarray, n: int) -> float:
-    """log θ with Σ θw/(1 + θw) near n, from the tally of weights; the law does not depend on how near."""
+    """Log θ with Σ θw/(1 + θw) near n, from the tally of weights; the law does not depend on how near."""
     there = np.flatnonzero(bins)
     middles = ((there.astype(np.int64) << _SHIFT) + (1 << (_SHIFT - 1))).view(np.float64)
     lw, numbers = np.log(middles), bins[there]
@@ -355,5 +355,7 @@ def _interpolated(lg: np.ndarray, first: int, n: int, low: float, log_weights: n
     excess = np.log(p) - np.log1p(-p) - at
     if not np.isfinite(excess).all():
         return ratios.inclusion(lg, log_weights, n, n - first)
-    values = chebyshev.chebval((log_weights - low) / (0.5 * _SPAN) - 1.0, chebyshev.chebfit(places, excess, _POINTS - 1))
+    values = chebyshev.chebval(
+        (log_weights - low) / (0.5 * _SPAN) - 1.0, chebyshev.chebfit(places, excess, _POINTS - 1)
+    )
     return 1.0 / (1.0 + np.exp(-(values + log_weights)))

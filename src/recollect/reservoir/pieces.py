@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from recollect.errors import RecollectError
-from recollect.reservoir import counts, tables
+from recollect.reservoir import counts, estimates, ratios, tables
 from recollect.reservoir.counts import Counts, Tree
 from recollect.reservoir.random import seeded
 from recollect.reservoir.tables import Piece, Select
@@ -265,6 +265,14 @@ class Sample(NamedTuple):
     whole: Counts
     log_theta: float
 
+    def pairs(self) -> np.ndarray | None:
+        """The probabilities of pairs of rows to be drawn together, where that is not too much work."""
+        n = len(self.probabilities)
+        if n > estimates.PAIRS or len(self.whole.mass) == 1 or np.isinf(self.log_weights).any():
+            return None
+        lg, first = counts.log_ratios(self.whole, self.log_theta)
+        return ratios.joint_inclusion(lg, self.log_weights, n, n - first)
+
 
 def sample(
     pieces: Sequence[Piece],
@@ -314,9 +322,11 @@ def sample(
         if not 0 < size < population or _covers(tree.root, size):
             break
         log_theta += _correction(tree.root, size)
-    shares = tree.share_out(size, seeded([seed, 0])) if 0 < size < population else [
-        int(found["rows"][2]) for found in surveyed
-    ]
+    shares = (
+        tree.share_out(size, seeded([seed, 0]))
+        if 0 < size < population
+        else [int(found["rows"][2]) for found in surveyed]
+    )
     seeds = [[seed, 1, k] for k in range(len(pieces))]
     sure = [None if certain is None else certain.get(piece) for piece in pieces]
     drawn = stage("draw", draw, *same, shares, seeds, sure, **local)

@@ -141,7 +141,6 @@ def batches(piece: Piece, columns: list[str] | None, number: str | None = None, 
 
 
 def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Iterator[Any]:
-    import pyarrow as pa
 
     if piece.format == "parquet":
         with _opened(piece.path) as file:
@@ -228,10 +227,8 @@ def _first_line(error: BaseException) -> str:
 
 def weights_of(batch: Any, select: Select) -> np.ndarray:
     """The weight of each row as float64: NaN where it is missing, 0 where a row does not meet the conditions."""
-    if select.weight is None:
-        weights = np.ones(batch.num_rows)
-    else:
-        weights = _floats(batch.column(select.weight), select.weight)
+    name = select.weight
+    weights = np.ones(batch.num_rows) if name is None else _floats(batch.column(name), name)
     if select.where:
         weights = np.where(_mask(batch, select.where), weights, 0.0)
     return weights
@@ -302,14 +299,14 @@ class Rows:
         return self.table.num_rows
 
     def __getitem__(self, at: int) -> dict[str, Any]:
-        return self.table.slice(at, 1).to_pylist()[0]
+        return self.table.slice(int(at), 1).to_pylist()[0]
 
 
 class Slices(Rows):
     """The rows of a table, each a table of one row that keeps the types of its columns and nothing else alive."""
 
     def __getitem__(self, at: int) -> Any:
-        return self.table.take([at])
+        return self.table.take([int(at)])
 
 
 def is_frame(x: Any) -> bool:
