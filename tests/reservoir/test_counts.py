@@ -1,4 +1,4 @@
-"""Sampling in parts: the law over every tree, in exact arithmetic and compiled; hard weights; the vectors themselves."""
+"""Sampling in parts: the law over every tree, exactly and compiled; hard weights; prescribed probabilities."""
 
 import functools
 import itertools
@@ -120,11 +120,11 @@ def test_the_vector_of_the_whole_is_that_of_the_law(size, n, spread):
     assert a == pytest.approx(b, rel=1e-11)
 
 
-@pytest.mark.parametrize("scale", [-900.0, -300.0, 300.0, 680.0])
+@pytest.mark.parametrize("scale", [-700.0, -300.0, 300.0, 680.0])
 def test_weights_beyond_what_a_factor_can_scale(scale):
     """The same law for weights of any size: the largest are certain, the smallest take no part."""
     lw = np.array([0.0, 1.0, 2.0, 0.5, 0.1])
-    weights = np.exp(lw + scale) if scale > -700 else np.exp(lw - 700) * 2.0**-50
+    weights = np.exp(lw + scale)
     bins = np.zeros(counts.BINS, np.int64)
     counts.tally(weights, bins, 1)
     log_theta = counts.odds_factor(bins, 2)

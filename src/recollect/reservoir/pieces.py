@@ -108,6 +108,7 @@ def survey(piece: Piece, options: Options, cache: Cache | None = None, tell: Tel
     """How many rows a piece has, how many of them bad and how many of positive weight, and the tally of weights."""
     bins = np.zeros(counts.BINS, np.int64)
     rows = bad = population = 0
+    offer = cache is not None and not cache.weights.get(piece)  # what is there already stays, whatever its size
     for chunk in chunks(piece, options, cache, tell):
         positive, valid = counts.positives(chunk)
         if valid < len(chunk):
@@ -117,7 +118,7 @@ def survey(piece: Piece, options: Options, cache: Cache | None = None, tell: Tel
         counts.tally(chunk, bins, 8 if len(chunk) == CHUNK else 1)
         rows += len(chunk)
         population += positive
-        if cache is not None:
+        if cache is not None and offer:
             cache.offer(piece, chunk)
     places = np.flatnonzero(bins)
     return {"rows": np.array([rows, bad, population]), "places": places, "numbers": bins[places]}

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import platform
 import queue
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable
@@ -165,7 +166,7 @@ class OnRay:
         self, address: str | None = None, *, processors: float = 1.0, accelerators: float = 0.0, check: bool = True
     ):
         ray = _ray()
-        self._ray, self._own = ray, not ray.is_initialized()
+        self._ray, self._own, self._folder = ray, not ray.is_initialized(), None
         if self._own:
             self._start(address)
         resources = ray.cluster_resources()
@@ -184,14 +185,14 @@ class OnRay:
         ray = self._ray
         own: dict[str, Any] = {}
         if address is None:
-            # Ray's sockets lie in its folder, and the path of a socket may have 107 bytes.
-            own = {"num_cpus": cores(), "include_dashboard": True, "object_store_memory": 200_000_000}
-            own["_temp_dir"] = tempfile.mkdtemp(prefix="ray", dir="/tmp" if os.path.isdir("/tmp") else None)
-        with contextlib.redirect_stdout(None):
-            try:
-                ray.init(address or "local", log_to_driver=False, logging_level="error", **own)
-            except ConnectionError as error:
-                raise RecollectError(f"--on {address}: no Ray cluster answers there: {error}") from error
+            own = {"num_cpus": cores(), "object_store_memory": 200_000_000}
+            # Ray's sockets lie in its folder, and the path of a socket may have 107 bytes, of which it takes 66.
+            if len(tempfile.gettempdir()) < 30:
+                self._folder = own["_temp_dir"] = tempfile.mkdtemp(prefix="ray")
+        try:
+            ray.init(address or "local", log_to_driver=False, logging_level="error", **own)
+        except ConnectionError as error:
+            raise RecollectError(f"--on {address}: no Ray cluster answers there: {error}") from error
 
     def submit(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Done]":
         """Start a unit, or let it wait for a worker."""
@@ -228,6 +229,8 @@ class OnRay:
         """Leave the cluster; a Ray that was started for this ends."""
         if self._own:
             self._ray.shutdown()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _do_on_ray(work: Callable[..., Any], args: tuple, kwargs: dict, expected: dict[str, str]) -> tuple[Any, str]:
