@@ -71,7 +71,8 @@ def test_subsets_follow_the_law(n, cut):
         rng = seeded([run, 7])
         shares = tree.share_out(n, rng)
         places = [
-            k * cut + counts.draw(part, share, rng) for k, (part, share) in enumerate(zip(parts, shares, strict=True))
+            k * cut + counts.draw(part, leaf, log_theta, share, rng)
+            for k, (part, leaf, share) in enumerate(zip(parts, tree.levels[0], shares, strict=True))
         ]
         hits[tuple(np.concatenate(places).tolist())] += 1
     likely = [s for s, p in expected.items() if p * runs > 5]
@@ -96,7 +97,7 @@ def test_long_parts_follow_the_law():
     for run in range(runs):
         source = seeded(run)
         for k, share in enumerate(tree.share_out(n, source)):
-            hits[100 * k + counts.draw(parts[k], share, source)] += 1
+            hits[100 * k + counts.draw(parts[k], tree.levels[0][k], log_theta, share, source)] += 1
     assert hits.sum() == runs * n
     z = (hits - runs * p) / np.sqrt(runs * p * (1 - p))
     assert np.abs(z[p * runs > 5]).max() < 4.5
@@ -135,11 +136,12 @@ def test_weights_beyond_what_a_factor_can_scale(scale):
 
 def test_certain_and_impossible_rows():
     weights = np.array([1e300, 1.0, 0.0, 1e300, 1.0, 0.0])
+    part = counts.count(weights, 0.0)
     for seed in range(50):
-        got = counts.draw(weights, 3, seeded(seed)).tolist()
+        got = counts.draw(weights, part, 0.0, 3, seeded(seed)).tolist()
         assert {0, 3} < set(got) and not {2, 5} & set(got)
-    assert counts.draw(weights, 4, seeded(0)).tolist() == [0, 1, 3, 4]
-    assert counts.draw(weights, 0, seeded(0)).tolist() == []
+    assert counts.draw(weights, part, 0.0, 4, seeded(0)).tolist() == [0, 1, 3, 4]
+    assert counts.draw(weights, part, 0.0, 0, seeded(0)).tolist() == []
 
 
 def test_parts_that_cannot_hold_what_is_asked():

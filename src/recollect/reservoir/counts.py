@@ -22,6 +22,7 @@ from recollect.reservoir.passes import FULL, GROUP, POLYNOMIAL, POWER_SUMS, SMAL
 from recollect.reservoir.random import uniform
 
 NEGLIGIBLE = 1e-40  # of a vector's largest entry; what is cut off is less likely than that
+RUN = 16 * GROUP  # items whose odds are summed, so that one of them is found without a look at the others
 TRIES = 32  # draws of k items with replacement before a part is halved instead
 
 _SHIFT = 46  # bits of a float64 below those that name its bin: sign (0), exponent and six bits of the mantissa
@@ -29,10 +30,14 @@ BINS = 2047 << (52 - _SHIFT)
 
 
 class Counts(NamedTuple):
-    """The coefficients c_k of a part for k = first … first + len(mass) − 1, summing to 1; negligible elsewhere."""
+    """The coefficients c_k of a part for k = first … first + len(mass) − 1, summing to 1; negligible elsewhere.
+
+    Of a part that was counted item by item, ``sums`` are the sums of its odds over runs of ``RUN`` items.
+    """
 
     first: int
     mass: np.ndarray
+    sums: np.ndarray | None = None
 
     @property
     def mean(self) -> float:
@@ -46,9 +51,21 @@ NOTHING = Counts(0, np.ones(1))
 # -- how large θ is
 
 
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+def _least_and_sum(weights):
+    least, total = math.inf, 0.0
+    for w in weights:
+        least = min(least, w)
+        total += w
+    return least, total
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def positives(weights):
     """How many weights are positive, and how many are weights at all: 0 or positive and finite."""
+    least, total = _least_and_sum(weights)
+    if least > 0.0 and total < math.inf:  # false where there is a NaN: it is in the sum
+        return len(weights), len(weights)
     positive, valid = 0, 0
     for w in weights:
         positive += w > 0.0
@@ -152,9 +169,11 @@ def _count(weights, unit):
     block = np.zeros(POLYNOMIAL + passes.DEGREE + 1)
     block[POLYNOMIAL] = 1.0
     sums = np.empty(passes.POWERS)
+    runs = np.zeros((len(weights) + RUN - 1) // RUN)
     for start in range(0, len(weights), GROUP):
         group = weights[start : start + GROUP]
         _, top = passes._sums_to_4(group, unit, sums)
+        runs[start // RUN] += sums[0]
         if top <= SMALL and sums[0] <= FULL:
             if block[SUM] + sums[0] > FULL:
                 mass, cut = _with_block(mass, block)
@@ -183,13 +202,13 @@ def _count(weights, unit):
                 mass, cut = _with_item(mass, here)
                 first += cut
     mass, cut = _with_block(mass, block)
-    return mass, first + cut
+    return mass, first + cut, runs
 
 
 def count(weights: np.ndarray, log_theta: float) -> Counts:
     """The vector of a part from the weights of its items."""
-    mass, first = _count(*in_range(weights, log_theta))
-    return Counts(first, mass)
+    mass, first, sums = _count(*in_range(weights, log_theta))
+    return Counts(first, mass, sums)
 
 
 def joined(a: Counts, b: Counts) -> Counts:
@@ -240,43 +259,35 @@ class Tree:
         return numbers
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _sum(weights):
-    total = 0.0
-    for w in weights:
-        total += w
-    return total
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_all_different(weights, k, rng, chosen):
+def _draw_all_different(weights, unit, sums, k, rng, chosen):
     """Draw k places ∝ their weights until all are different; False where that does not come about.
 
     Given that they are, each set of places has a probability ∝ the product of its weights.
     """
-    groups = (len(weights) + GROUP - 1) // GROUP
-    cumulative = np.empty(groups)
+    cumulative = np.empty(len(sums))
     total = 0.0
-    for g in range(groups):
-        total += _sum(weights[g * GROUP : (g + 1) * GROUP])
-        cumulative[g] = total
+    for run in range(len(sums)):
+        total += sums[run]
+        cumulative[run] = total
     if not 0.0 < total < math.inf:
         return False
     for _ in range(TRIES):
         different = True
         for i in range(k):
             x = uniform(rng) * total
-            g = np.searchsorted(cumulative, x, side="right")
-            x -= cumulative[g - 1] if g else 0.0
+            run = np.searchsorted(cumulative, x, side="right")
+            x -= cumulative[run - 1] if run else 0.0
             at, last = -1, -1
-            for j in range(g * GROUP, min((g + 1) * GROUP, len(weights))):
-                if weights[j] > 0.0:
+            for j in range(run * RUN, min((run + 1) * RUN, len(weights))):
+                u = weights[j] * unit
+                if u > 0.0:
                     last = j
-                    x -= weights[j]
+                    x -= u
                     if x < 0.0:
                         at = j
                         break
-            chosen[i] = last if at < 0 else at  # by rounding, what is left may exceed the group's sum
+            chosen[i] = last if at < 0 else at  # by rounding, what is left may exceed the sum of the run
             for j in range(i):
                 different &= chosen[j] != chosen[i]
             if not different:
@@ -286,13 +297,15 @@ def _draw_all_different(weights, k, rng, chosen):
     return False
 
 
-def draw(weights: np.ndarray, k: int, rng: np.ndarray) -> np.ndarray:
-    """Draw k places from a part by the product law, in rising order; at least k weights must be positive."""
+def draw(weights: np.ndarray, part: Counts, log_theta: float, k: int, rng: np.ndarray) -> np.ndarray:
+    """Draw k places by the product law, in rising order, from a part that was counted with θ."""
     if k == 0:
         return np.zeros(0, np.int64)
     chosen = np.empty(k, np.int64)
-    if k * k < 8 * len(weights) and _draw_all_different(weights, k, rng, chosen):
-        return np.sort(chosen)
+    scaled, unit = in_range(weights, log_theta) if k * k < 8 * len(weights) else (weights, 0.0)
+    if unit and _draw_all_different(scaled, unit, part.sums, k, rng, chosen):
+        chosen.sort()
+        return chosen
     positive = np.flatnonzero(weights)
     if len(positive) == k:
         return positive
@@ -301,9 +314,15 @@ def draw(weights: np.ndarray, k: int, rng: np.ndarray) -> np.ndarray:
     tally(weights, bins, 1)
     log_theta = odds_factor(bins, k)
     middle = len(weights) // 2
-    left, right = weights[:middle], weights[middle:]
-    from_left = split(count(left, log_theta), count(right, log_theta), k, rng)
-    return np.concatenate([draw(left, from_left, rng), middle + draw(right, k - from_left, rng)])
+    halves = weights[:middle], weights[middle:]
+    left, right = (count(half, log_theta) for half in halves)
+    from_left = split(left, right, k, rng)
+    return np.concatenate(
+        [
+            draw(halves[0], left, log_theta, from_left, rng),
+            middle + draw(halves[1], right, log_theta, k - from_left, rng),
+        ]
+    )
 
 
 # -- what the whole says about its items

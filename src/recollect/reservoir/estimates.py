@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-PAIRS = 1_024
+PAIRS = 512
 """Up to so many items the variance is estimated from the probabilities of all pairs, an amount of work ∝ n²·√n."""
 
 

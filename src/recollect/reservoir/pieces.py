@@ -28,6 +28,8 @@ from recollect.reservoir.tables import Piece, Select
 
 CHUNK = tables.BATCH  # rows that are in memory together where weights are not kept
 LEAST_BLOCK, LARGEST_BLOCK = 9, 17  # as powers of 2: rows of a block, the smallest part that has a vector
+ATTEMPTS = 40  # at a scale of the weights at which n rows are likely; one is the rule
+ALL = -1  # instead of a number of rows to draw from a piece
 PROBABILITY, WEIGHT = "inclusion_probability", "horvitz_thompson_weight"
 
 Arrays = dict[str, np.ndarray]
@@ -115,7 +117,7 @@ def survey(piece: Piece, options: Options, cache: Cache | None = None, tell: Tel
             chunk = chunk.copy()  # it may be memory of pyarrow's
             bad += cleaned(chunk, piece, options, rows)
             positive, _ = counts.positives(chunk)
-        counts.tally(chunk, bins, 8 if len(chunk) == CHUNK else 1)
+        counts.tally(chunk, bins, 32 if len(chunk) == CHUNK else 1)
         rows += len(chunk)
         population += positive
         if cache is not None and offer:
@@ -124,15 +126,21 @@ def survey(piece: Piece, options: Options, cache: Cache | None = None, tell: Tel
     return {"rows": np.array([rows, bad, population]), "places": places, "numbers": bins[places]}
 
 
-def _trees(
-    piece: Piece, options: Options, log_theta: float, block: int, cache: Cache | None
-) -> Iterator[tuple[np.ndarray, Tree]]:
-    row = 0
+def _clean_chunks(piece: Piece, options: Options, cache: Cache | None) -> Iterator[np.ndarray]:
+    """The weights as ``survey`` saw them: bad ones, which it may have passed over, are 0."""
+    cached, row = cache is not None and bool(cache.weights.get(piece)), 0
     for chunk in chunks(piece, options, cache):
-        if options.bad != "stop" and (cache is None or not cache.weights.get(piece)):
+        if options.bad != "stop" and not cached:
             chunk = chunk.copy()
             cleaned(chunk, piece, options, row)
         row += len(chunk)
+        yield chunk
+
+
+def _trees(
+    piece: Piece, options: Options, log_theta: float, block: int, cache: Cache | None
+) -> Iterator[tuple[np.ndarray, Tree]]:
+    for chunk in _clean_chunks(piece, options, cache):
         yield chunk, Tree([counts.count(chunk[at : at + block], log_theta) for at in range(0, len(chunk), block)])
 
 
@@ -160,29 +168,32 @@ def draw(
     certain: np.ndarray | None = None,
     cache: Cache | None = None,
 ) -> Arrays:
-    """The rows of a piece that belong to the sample: k drawn ones, and those that are certain."""
+    """The rows of a piece that belong to the sample: k drawn ones, or all of positive weight, and those certain."""
     rng = seeded(list(seed))
     known = cache.trees.get(piece) if cache is not None else None
-    if known is not None and known[0] == log_theta:
-        pairs = list(zip(chunks(piece, options, cache), known[1], strict=True))
-    else:
-        pairs = None
-    # Without a cache this reads the piece twice: once for the vectors of its chunks, once for the rows of each.
-    trees = [tree for _, tree in pairs] if pairs else [t for _, t in _trees(piece, options, log_theta, block, cache)]
-    shares = Tree([tree.root for tree in trees]).share_out(k, rng)
+    trees = known[1] if known is not None and known[0] == log_theta else None
+    if trees is None and k:
+        # Without a cache this reads the piece twice: once for the vectors of its chunks, once for the rows of each.
+        trees = [] if k == ALL else [tree for _, tree in _trees(piece, options, log_theta, block, cache)]
+    shares = Tree([tree.root for tree in trees]).share_out(k, rng) if k > 0 and trees else []
     positions, weights, row = [np.zeros(0, np.int64)], [np.zeros(0)], 0
-    again = (chunk for chunk, _ in pairs) if pairs else chunks(piece, options, cache)
-    for chunk, tree, share in zip(again, trees, shares, strict=True):
-        if not pairs and options.bad != "stop":
-            chunk = chunk.copy()
-            cleaned(chunk, piece, options, row)
-        for at, places in enumerate(tree.share_out(share, rng)):
-            part = chunk[at * block : (at + 1) * block]
-            found = counts.draw(part, places, rng)
-            positions.append(row + at * block + found)
-            weights.append(part[found])
+    for place, chunk in enumerate(_clean_chunks(piece, options, cache) if k else ()):
+        if k == ALL:
+            found = np.flatnonzero(chunk)
+            positions.append(row + found)
+            weights.append(chunk[found])
+        elif shares[place]:
+            tree = trees[place]
+            for at, share in enumerate(tree.share_out(shares[place], rng)):
+                part = chunk[at * block : (at + 1) * block]
+                found = counts.draw(part, tree.levels[0][at], log_theta, share, rng)
+                positions.append(row + at * block + found)
+                weights.append(part[found])
         row += len(chunk)
     here, chosen = np.concatenate(positions), np.concatenate(weights)
+    if certain is None and tables.holds_only(piece, options.select.weight, options.columns):
+        table = tables.pyarrow().table({options.select.weight: chosen})  # the rows are their weights: all is known
+        return {"positions": here, "weights": chosen, "table": to_bytes(table)}
     if certain is not None:
         here, chosen = np.append(here, certain), np.append(chosen, np.full(len(certain), math.inf))
         order = np.argsort(here)
@@ -314,24 +325,27 @@ def sample(
         bins[found["places"]] += found["numbers"]
     rows, bad, population = (int(sum(found["rows"][k] for found in surveyed)) for k in range(3))
     size = min(n, population)
-    log_theta = counts.odds_factor(bins, size) if 0 < size < population else 60.0
-    block = 1 << int(np.clip(round(math.log2(4 * max(population, 1) / max(size, 1))), LEAST_BLOCK, LARGEST_BLOCK))
-    for attempt in range(20):
-        same = [log_theta] * len(pieces), [block] * len(pieces)
-        vectors = stage(f"count-{attempt}", count, *same, **local)
-        tree = Tree([Counts(int(found["first"]), found["mass"]) for found in vectors])
-        if not 0 < size < population or _covers(tree.root, size):
-            break
-        log_theta += _correction(tree.root, size)
-    shares = (
-        tree.share_out(size, seeded([seed, 0]))
-        if 0 < size < population
-        else [int(found["rows"][2]) for found in surveyed]
-    )
+    block = 1 << int(np.clip(round(math.log2(4 * max(population, 1) / max(n, 1))), LEAST_BLOCK, LARGEST_BLOCK))
+    whole, log_theta, shares = counts.NOTHING, 0.0, [ALL] * len(pieces)
+    same = [log_theta] * len(pieces), [block] * len(pieces)
+    if size == 0:  # as with n = 0, when all that is asked for is certain
+        shares = [0] * len(pieces)
+    elif size < population:
+        log_theta = counts.odds_factor(bins, size)
+        for attempt in range(ATTEMPTS):
+            same = [log_theta] * len(pieces), [block] * len(pieces)
+            vectors = stage(f"count-{attempt}", count, *same, **local)
+            tree = Tree([Counts(int(found["first"]), found["mass"]) for found in vectors])
+            if _covers(tree.root, size):
+                break
+            log_theta += _correction(tree.root, size)
+        else:
+            raise RecollectError(f"no scale of the weights was found in {ATTEMPTS} steps: they are too uneven")
+        whole, shares = tree.root, tree.share_out(size, seeded([seed, 0]))
     seeds = [[seed, 1, k] for k in range(len(pieces))]
     sure = [None if certain is None else certain.get(piece) for piece in pieces]
     drawn = stage("draw", draw, *same, shares, seeds, sure, **local)
-    return _assembled(drawn, rows, bad, population, tree.root, log_theta, size)
+    return _assembled(drawn, rows, bad, population, whole, log_theta, size)
 
 
 def _each(name, pieces, submit, kept, say, job) -> list[Arrays]:

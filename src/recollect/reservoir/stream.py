@@ -316,7 +316,7 @@ class Reservoir:
         """Estimate the sum of a quantity over the whole stream from its values at ``items``.
 
         Horvitz and Thompson's estimate Σ y/π, unbiased for streams without weight-0 items, with Sen, Yates and
-        Grundy's estimate of its variance (Deville's for more than 1,024 items): 0 while everything is kept, NaN when
+        Grundy's estimate of its variance (Deville's for more than 512 items): 0 while everything is kept, NaN when
         one item was kept of several. ``interval()`` of the result gives an interval for the sum.
 
         >>> r = Reservoir(8, seed=1)

@@ -102,6 +102,15 @@ def group_sizes(piece: Piece) -> list[int]:
         return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
 
 
+def holds_only(piece: Piece, weight: str | None, columns: tuple[str, ...] | None) -> bool:
+    """Whether the rows that are asked for consist of their weight alone, a float64, so that none need be read."""
+    if piece.format != "parquet" or weight is None:
+        return False
+    with _opened(piece.path) as file:
+        schema = file.schema_arrow
+    return list(columns or schema.names) == [weight] and schema.field(weight).type == pyarrow().float64()
+
+
 def _opened(path: str) -> Any:
     pa = pyarrow()
     import pyarrow.parquet as pq
