@@ -23,8 +23,9 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.search is not None:
         _search(args, tasks, agents, seeds)
         return
-    if args.near or args.best is not None:
-        raise RecollectError(f"{'--near' if args.near else '--best'}: of a search, --search K says how many")
+    if args.near or args.best is not None or args.study is not None:
+        option = "--near" if args.near else "--best" if args.best is not None else "--study"
+        raise RecollectError(f"{option}: of a search, --search K says how many")
     if args.set:
         raise RecollectError(
             "--set: options are fixed for a --search; the benchmark's own are in recollect.studies.tasks"
@@ -67,13 +68,16 @@ def _benchmark(args: argparse.Namespace) -> None:
 
 def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str, ...], seeds: range) -> None:
     from recollect.store.provenance import plain
-    from recollect.studies import benchmark
+    from recollect.studies import adaptive_search, benchmark
 
     fixed = dict(args.set)
-    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near, args.best)
+    if args.study is None:
+        units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near, args.best)
+    else:
+        units = adaptive_search.units(tasks, agents, seeds, args.scale, args.search, fixed, args.study)
     options = plain(benchmark.options(tasks, agents))
     found, errors = run_units(args, units, settings=options)
-    rows = benchmark.ranked(list(found.values()))
+    rows = benchmark.ranked([row for one in found.values() for row in (one if isinstance(one, list) else [one])])
     pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
     shown = [row for own in pairs for row in [r for r in rows if (r["task"], r["agent"]) == own][:SHOWN]]
     columns = ["task", "agent", "solved", "return at the end", "over all episodes", "median steps"]
@@ -117,6 +121,12 @@ def register(commands: Commands) -> None:
         "--near", action="store_true", help="search among small changes of each task's own settings, itself the first"
     )
     where.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
+    where.add_argument(
+        "--study",
+        type=Path,
+        metavar="FILE",
+        help="search adaptively, by Optuna: K trials of each task and agent in all, kept in FILE",
+    )
     suite.add_argument(
         "--set",
         type=setting,

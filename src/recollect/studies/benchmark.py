@@ -110,11 +110,11 @@ def search_units(
         else:
             settings = ranges.draw_near(within, vars(own), count, fixed) if near else ranges.draw(within, count, fixed)
         for k, drawn in enumerate(settings):
-            found[f"{task} {agent} {k}"] = functools.partial(_try, task, agent, seeds, scale, fixed, drawn)
+            found[f"{task} {agent} {k}"] = functools.partial(try_settings, task, agent, seeds, scale, fixed, drawn)
     return found
 
 
-def _try(
+def try_settings(
     task: str, agent: str, seeds: range, scale: float, fixed: dict[str, Any], drawn: dict[str, float]
 ) -> dict[str, Any]:
     """What came of one setting."""
