@@ -91,15 +91,8 @@ def test_the_law_over_files(tmp_path, monkeypatch, chunk):
     options = pieces.Options(tables.Select("w"))
     hits, runs = {}, 1500
 
-    def submit(work, *args, **kwargs):
-        from concurrent.futures import Future
-
-        future = Future()
-        future.set_result(work(*args, **kwargs))
-        return future
-
     for seed in range(runs):
-        found = pieces.sample(parts, options, 2, seed, submit)
+        found = pieces.sample(parts, options, 2, seed, at_once)
         hits[tuple(found.table["w"].to_pylist())] = hits.get(tuple(found.table["w"].to_pylist()), 0) + 1
     positive = [w for w in weights if w]
     expected = law.enumerate_law(positive, 2)
@@ -288,3 +281,34 @@ def connected(duckdb, table):
     connection = duckdb.connect()
     connection.register("sold", table)
     return connection
+
+
+@pytest.mark.parametrize("order", ["mixed", "misleading"])
+def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch, order):
+    """At a θ guessed from their first rows; where these mislead they are counted again, and the law is the same."""
+    monkeypatch.setattr(pieces, "CHUNK", 64)
+    monkeypatch.setattr(tables, "BATCH", 64)
+    rng = np.random.default_rng(5)
+    w = rng.lognormal(0, 1.5, 2000)
+    if order == "misleading":
+        w[np.arange(2000) % 700 < 64] *= 1e-4
+    path = put(pa.table({"w": w}), tmp_path / "w.parquet", "parquet")
+    parts, options, stages = tables.pieces_of(path, rows=700), pieces.Options(tables.Select("w")), []
+    p = law.inclusion_probabilities(np.log(w), 40)
+    hits, runs = np.zeros(2000), 400
+    for seed in range(runs):
+        found = pieces.sample(parts, options, 40, seed, at_once, say=lambda name, done, of: stages.append(name))
+        rows = np.flatnonzero(np.isin(w, found.table["w"].to_numpy()))
+        assert found.probabilities == pytest.approx(p[rows], rel=1e-11)
+        hits[rows] += 1
+    assert "pilot" in stages and ("count-1" in stages) == (order == "misleading")
+    z = (hits - runs * p) / np.sqrt(runs * p * (1 - p))
+    assert hits.sum() == 40 * runs and abs(np.sum(z**2) - 2000) < 6 * math.sqrt(2 * 2000)
+
+
+def at_once(work, *args, **kwargs):
+    from concurrent.futures import Future
+
+    future = Future()
+    future.set_result(work(*args, **kwargs))
+    return future

@@ -3,8 +3,9 @@
 Three stages, each a function of one piece that any worker can do, with numbers alone passed between them:
 
 1. ``survey`` reads the weights once and tallies them by size: that fixes θ, the scale of ``counts``;
-2. ``count`` gives the vector of the piece. The vectors of all pieces are joined in a tree of fixed shape, and down that
-   tree the n places of the sample are shared out;
+2. ``count`` gives the vector of the piece; of large pieces ``survey`` does it on the way, at a θ that their first rows
+   suggest (``pilot``) and that serves unless they were unlike the rest. The vectors of all pieces are joined in a tree
+   of fixed shape, and down that tree the n places of the sample are shared out;
 3. ``draw`` shares the places of the piece out further, to blocks and to rows, and reads the rows that were drawn.
 
 Every piece draws with a seed made of the seed and its place, so the sample is the same whoever did which piece, in
@@ -29,6 +30,7 @@ from recollect.reservoir.tables import Piece, Select
 CHUNK = tables.BATCH  # rows that are in memory together where weights are not kept
 LEAST_BLOCK, LARGEST_BLOCK = 9, 17  # as powers of 2: rows of a block, the smallest part that has a vector
 ATTEMPTS = 40  # at a scale of the weights at which n rows are likely; one is the rule
+FEW = 8  # chunks of a piece, on average, from which on the first of them is read beforehand
 ALL = -1  # instead of a number of rows to draw from a piece
 PROBABILITY, WEIGHT = "inclusion_probability", "horvitz_thompson_weight"
 
@@ -106,10 +108,31 @@ def cleaned(weights: np.ndarray, piece: Piece, options: Options, row: int) -> in
 # -- the stages
 
 
-def survey(piece: Piece, options: Options, cache: Cache | None = None, tell: Tell = lambda rows: None) -> Arrays:
-    """How many rows a piece has, how many of them bad and how many of positive weight, and the tally of weights."""
+def pilot(piece: Piece, options: Options) -> Arrays:
+    """The tally of a piece's first rows, as if all were like them: enough to guess θ before the survey."""
+    bins = np.zeros(counts.BINS, np.int64)
+    chunk = next(chunks(piece, options, None), np.zeros(0))
+    weights = np.where((chunk > 0.0) & (chunk < math.inf), chunk, 0.0)
+    counts.tally(weights, bins, 1)
+    places = np.flatnonzero(bins)
+    return {"places": places, "numbers": bins[places], "share": np.array([len(chunk), tables.rows_of(piece)])}
+
+
+def survey(
+    piece: Piece,
+    options: Options,
+    log_theta: float | None = None,
+    block: int = 0,
+    cache: Cache | None = None,
+    tell: Tell = lambda rows: None,
+) -> Arrays:
+    """How many rows a piece has, how many of them bad and how many of positive weight, and the tally of weights.
+
+    With a guess of θ the piece is counted on the way: the vector is in the result as well.
+    """
     bins = np.zeros(counts.BINS, np.int64)
     rows = bad = population = 0
+    trees: list[Tree] = []
     offer = cache is not None and not cache.weights.get(piece)  # what is there already stays, whatever its size
     for chunk in chunks(piece, options, cache, tell):
         positive, valid = counts.positives(chunk)
@@ -118,12 +141,27 @@ def survey(piece: Piece, options: Options, cache: Cache | None = None, tell: Tel
             bad += cleaned(chunk, piece, options, rows)
             positive, _ = counts.positives(chunk)
         counts.tally(chunk, bins, 32 if len(chunk) == CHUNK else 1)
+        if log_theta is not None:
+            trees.append(_tree(chunk, log_theta, block))
         rows += len(chunk)
         population += positive
         if cache is not None and offer:
             cache.offer(piece, chunk)
     places = np.flatnonzero(bins)
-    return {"rows": np.array([rows, bad, population]), "places": places, "numbers": bins[places]}
+    found = {"rows": np.array([rows, bad, population]), "places": places, "numbers": bins[places]}
+    return found if log_theta is None else found | _counted(piece, trees, log_theta, cache)
+
+
+def _tree(chunk: np.ndarray, log_theta: float, block: int) -> Tree:
+    return Tree([counts.count(chunk[at : at + block], log_theta) for at in range(0, len(chunk), block)])
+
+
+def _counted(piece: Piece, trees: list[Tree], log_theta: float, cache: Cache | None) -> Arrays:
+    """The vector of a piece from the trees of its chunks, which stay where its weights do."""
+    if cache is not None and cache.weights.get(piece):
+        cache.trees[piece] = log_theta, trees
+    root = Tree([tree.root for tree in trees]).root
+    return {"first": np.array(root.first), "mass": root.mass}
 
 
 def _clean_chunks(piece: Piece, options: Options, cache: Cache | None) -> Iterator[np.ndarray]:
@@ -137,25 +175,10 @@ def _clean_chunks(piece: Piece, options: Options, cache: Cache | None) -> Iterat
         yield chunk
 
 
-def _trees(
-    piece: Piece, options: Options, log_theta: float, block: int, cache: Cache | None
-) -> Iterator[tuple[np.ndarray, Tree]]:
-    for chunk in _clean_chunks(piece, options, cache):
-        yield chunk, Tree([counts.count(chunk[at : at + block], log_theta) for at in range(0, len(chunk), block)])
-
-
 def count(piece: Piece, options: Options, log_theta: float, block: int, cache: Cache | None = None) -> Arrays:
     """The vector of a piece."""
-    trees = []
-    roots = []
-    for _, tree in _trees(piece, options, log_theta, block, cache):
-        roots.append(tree.root)
-        if cache is not None and cache.weights.get(piece):
-            trees.append(tree)
-    if trees:
-        cache.trees[piece] = log_theta, trees
-    root = Tree(roots).root
-    return {"first": np.array(root.first), "mass": root.mass}
+    trees = [_tree(chunk, log_theta, block) for chunk in _clean_chunks(piece, options, cache)]
+    return _counted(piece, trees, log_theta, cache)
 
 
 def draw(
@@ -174,7 +197,7 @@ def draw(
     trees = known[1] if known is not None and known[0] == log_theta else None
     if trees is None and k:
         # Without a cache this reads the piece twice: once for the vectors of its chunks, once for the rows of each.
-        trees = [] if k == ALL else [tree for _, tree in _trees(piece, options, log_theta, block, cache)]
+        trees = [] if k == ALL else [_tree(chunk, log_theta, block) for chunk in _clean_chunks(piece, options, cache)]
     shares = Tree([tree.root for tree in trees]).share_out(k, rng) if k > 0 and trees else []
     positions, weights, row = [np.zeros(0, np.int64)], [np.zeros(0)], 0
     for place, chunk in enumerate(_clean_chunks(piece, options, cache) if k else ()):
@@ -319,26 +342,29 @@ def sample(
     def stage(name: str, work: Callable[..., Arrays], *each: Any, **more: Any) -> list[Arrays]:
         return _each(name, pieces, submit, kept, say, lambda k, p: (work, p, options, *(x[k] for x in each), more))
 
-    surveyed = stage("survey", survey, **local, **told)
+    guess = None if certain is not None else _guess(pieces, n, lambda: stage("pilot", pilot))
+    guessed = [] if guess is None else [[guess[0]] * len(pieces), [guess[1]] * len(pieces)]
+    surveyed = stage("survey", survey, *guessed, **local, **told)
     bins = np.zeros(counts.BINS, np.int64)
     for found in surveyed:
         bins[found["places"]] += found["numbers"]
     rows, bad, population = (int(sum(found["rows"][k] for found in surveyed)) for k in range(3))
     size = min(n, population)
-    block = 1 << int(np.clip(round(math.log2(4 * max(population, 1) / max(n, 1))), LEAST_BLOCK, LARGEST_BLOCK))
+    block = _block(population, n) if guess is None else guess[1]
     whole, log_theta, shares = counts.NOTHING, 0.0, [ALL] * len(pieces)
     same = [log_theta] * len(pieces), [block] * len(pieces)
     if size == 0:  # as with n = 0, when all that is asked for is certain
         shares = [0] * len(pieces)
     elif size < population:
-        log_theta = counts.odds_factor(bins, size)
+        log_theta = counts.odds_factor(bins, size) if guess is None else guess[0]
         for attempt in range(ATTEMPTS):
             same = [log_theta] * len(pieces), [block] * len(pieces)
-            vectors = stage(f"count-{attempt}", count, *same, **local)
+            counted = attempt == 0 and guess is not None
+            vectors = surveyed if counted else stage(f"count-{attempt}", count, *same, **local)
             tree = Tree([Counts(int(found["first"]), found["mass"]) for found in vectors])
             if _covers(tree.root, size):
                 break
-            log_theta += _correction(tree.root, size)
+            log_theta = counts.odds_factor(bins, size) if counted else log_theta + _correction(tree.root, size)
         else:
             raise RecollectError(f"no scale of the weights was found in {ATTEMPTS} steps: they are too uneven")
         whole, shares = tree.root, tree.share_out(size, seeded([seed, 0]))
@@ -346,6 +372,25 @@ def sample(
     sure = [None if certain is None else certain.get(piece) for piece in pieces]
     drawn = stage("draw", draw, *same, shares, seeds, sure, **local)
     return _assembled(drawn, rows, bad, population, whole, log_theta, size)
+
+
+def _block(population: int, n: int) -> int:
+    """How many rows a block has: about four of the sample fall into one."""
+    return 1 << int(np.clip(round(math.log2(4 * max(population, 1) / max(n, 1))), LEAST_BLOCK, LARGEST_BLOCK))
+
+
+def _guess(pieces: Sequence[Piece], n: int, run: Callable[[], list[Arrays]]) -> tuple[float, int] | None:
+    """The logarithm of θ and the size of blocks, from the first rows of every piece where these are few."""
+    if not pieces or any(piece.format != "parquet" for piece in pieces):
+        return None
+    if sum(tables.rows_of(piece) for piece in pieces) < FEW * CHUNK * len(pieces):
+        return None
+    bins = np.zeros(counts.BINS)
+    for found in run():
+        seen, rows = found["share"]
+        bins[found["places"]] += found["numbers"] * (rows / max(seen, 1))
+    population = float(bins.sum())
+    return (counts.odds_factor(bins, n), _block(int(population), n)) if n < 0.5 * population else None
 
 
 def _each(name, pieces, submit, kept, say, job) -> list[Arrays]:

@@ -102,6 +102,12 @@ def group_sizes(piece: Piece) -> list[int]:
         return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
 
 
+def rows_of(piece: Piece) -> int:
+    """How many rows a piece of a Parquet file has."""
+    start, end = piece.groups or (0, 0)
+    return sum(group_sizes(piece)[start:end])
+
+
 def holds_only(piece: Piece, weight: str | None, columns: tuple[str, ...] | None) -> bool:
     """Whether the rows that are asked for consist of their weight alone, a float64, so that none need be read."""
     if piece.format != "parquet" or weight is None:
