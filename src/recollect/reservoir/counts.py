@@ -51,24 +51,17 @@ NOTHING = Counts(0, np.ones(1))
 # -- how large θ is
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
-def _least_and_sum(weights):
-    least, total = math.inf, 0.0
-    for w in weights:
-        least = min(least, w)
-        total += w
-    return least, total
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def positives(weights):
     """How many weights are positive, and how many are weights at all: 0 or positive and finite."""
-    least, total = _least_and_sum(weights)
-    if least > 0.0 and total < math.inf:  # false where there is a NaN: it is in the sum
-        return len(weights), len(weights)
-    positive, valid = 0, 0
+    # Positive numbers order as their bits do; comparing these takes a sixth of the time of comparing numbers.
+    bits, infinite, positive = weights.view(np.int64), np.int64(0x7FF0000000000000), 0
+    for k in range(len(bits)):
+        positive += (bits[k] > 0) & (bits[k] < infinite)
+    if positive == len(weights):
+        return positive, positive
+    valid = 0
     for w in weights:
-        positive += w > 0.0
         valid += (w >= 0.0) & (w < math.inf)
     return positive, valid
 
