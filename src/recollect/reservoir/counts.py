@@ -18,11 +18,12 @@ import numpy as np
 from numba import njit
 
 from recollect.reservoir import passes, ratios
-from recollect.reservoir.passes import FULL, GROUP, POLYNOMIAL, POWER_SUMS, SMALL, SMALL_FOR_4, SMALL_FOR_6, SUM
+from recollect.reservoir.passes import FULL, GROUP, POLYNOMIAL, POWER_SUMS, SMALL, SUM
 from recollect.reservoir.random import uniform
 
 NEGLIGIBLE = 1e-40  # of a vector's largest entry; what is cut off is less likely than that
 RUN = 16 * GROUP  # items whose odds are summed, so that one of them is found without a look at the others
+LEFT_OUT = 2.5e-17  # of a group: the first power sum that is not worked out
 TRIES = 32  # draws of k items with replacement before a part is halved instead
 
 _SHIFT = 46  # bits of a float64 below those that name its bin: sign (0), exponent and six bits of the mantissa
@@ -172,10 +173,11 @@ def _count(weights, unit):
                 mass, cut = _with_block(mass, block)
                 first += cut
             powers = 4
-            if top > SMALL_FOR_4:
+            # Σ u^5 ≤ top Σ u^4 and Σ u^7 ≤ top³ Σ u^4: what is left out of a block stays below 1e-14.
+            if top * sums[3] > LEFT_OUT:
                 powers = 6
                 passes._sums_5_and_6(group, unit, sums)
-            if top > SMALL_FOR_6:
+            if top**3 * sums[3] > LEFT_OUT:
                 powers = passes.POWERS
                 passes._sums_from_7(group, unit, sums)
             block[SUM] += sums[0]
