@@ -38,8 +38,9 @@ def units(
 ) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """One piece of work a task and agent, each giving the rows of all its trials."""
     benchmark.check(tasks, agents, seeds)
-    if "oracle" in agents:
-        raise RecollectError("the oracle is not tuned: it is the agent without memory, where none is needed")
+    for agent in agents:
+        if agent not in benchmark.RANGES:
+            raise RecollectError(f"{agent} has nothing to tune; a search takes {', '.join(benchmark.RANGES)}")
     _optuna()
     known = seeds, scale, count, fixed, study.absolute()
     return {
