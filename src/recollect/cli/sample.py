@@ -64,8 +64,8 @@ class _Parts:
     def write(self, stage: str, at: int, found: dict[str, np.ndarray]) -> None:
         from recollect.store import files
 
-        buffer = io.BytesIO()
-        np.savez(buffer, **found)
+        buffer, arrays = io.BytesIO(), dict[str, Any](found)
+        np.savez(buffer, allow_pickle=False, **arrays)
         files.replace(self.folder / f"{stage}-{at}.npz", buffer.getvalue())
 
     def remove(self) -> None:

@@ -194,11 +194,11 @@ def draw(
     """The rows of a piece that belong to the sample: k drawn ones, or all of positive weight, and those certain."""
     rng = seeded(list(seed))
     known = cache.trees.get(piece) if cache is not None else None
-    trees = known[1] if known is not None and known[0] == log_theta else None
-    if trees is None and k:
+    trees: list[Tree] = known[1] if known is not None and known[0] == log_theta else []
+    if not trees and k > 0:
         # Without a cache this reads the piece twice: once for the vectors of its chunks, once for the rows of each.
-        trees = [] if k == ALL else [_tree(chunk, log_theta, block) for chunk in _clean_chunks(piece, options, cache)]
-    shares = Tree([tree.root for tree in trees]).share_out(k, rng) if k > 0 and trees else []
+        trees = [_tree(chunk, log_theta, block) for chunk in _clean_chunks(piece, options, cache)]
+    shares = Tree([tree.root for tree in trees]).share_out(k, rng) if k > 0 else []
     positions, weights, row = [np.zeros(0, np.int64)], [np.zeros(0)], 0
     for place, chunk in enumerate(_clean_chunks(piece, options, cache) if k else ()):
         if k == ALL:
@@ -314,7 +314,7 @@ def sample(
     options: Options,
     n: int,
     seed: int,
-    submit: Callable[..., "concurrent.futures.Future[Arrays]"],
+    submit: Callable[..., "concurrent.futures.Future[Any]"],
     *,
     cache: Cache | None = None,
     kept: Kept | None = None,

@@ -217,7 +217,8 @@ class OnRay:
         lost = (faults.WorkerCrashedError, faults.NodeDiedError, faults.OutOfMemoryError, faults.ObjectLostError)
         if isinstance(error, (*lost, faults.LocalRayletDiedError)):
             return WorkerLostError(f"{type(error).__name__}: its worker, or the machine it ran on, is gone")
-        return error.cause if isinstance(error, faults.RayTaskError) and error.cause is not None else error
+        cause = getattr(error, "cause", None)
+        return cause if isinstance(error, faults.RayTaskError) and isinstance(cause, BaseException) else error
 
     def describe(self) -> str:
         """What does the work, on one line, with the address of Ray's dashboard."""
@@ -234,7 +235,8 @@ class OnRay:
 
 
 def _do_on_ray(work: Callable[..., Any], args: tuple, kwargs: dict, expected: dict[str, str]) -> tuple[Any, str]:
-    return tuple(_do(lambda: work(*args, **kwargs), expected))
+    done = _do(lambda: work(*args, **kwargs), expected)
+    return done.found, done.worker
 
 
 def _ray() -> Any:

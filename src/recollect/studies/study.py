@@ -160,7 +160,7 @@ def units(
 def _unit(
     title: str,
     name: str,
-    agent: EpisodicActorCritic | None,
+    agent: Any,
     experiment: Experiment,
     seeds: Sequence[int],
     limits: dict[str, Any],

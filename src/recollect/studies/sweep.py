@@ -118,7 +118,7 @@ def _here(units: Units) -> Generator[tuple[str, Any, str]]:
 
 def _with(executor: Executor, units: Units, say: Say) -> Generator[tuple[str, Any, str]]:
     """As they end. Twice as many units as workers are under way, so that none waits for the next to be sent."""
-    waiting = [(name, 1) for name in reversed(units)]
+    waiting = [(name, 1) for name in reversed(list(units))]
     under_way: dict[concurrent.futures.Future[Any], tuple[str, int]] = {}
     try:
         while waiting or under_way:
