@@ -96,5 +96,5 @@ def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "uni
         "--gpus", type=multiple, metavar="SHARE", help="with --on ray: GPUs that each unit asks for, such as 0.25"
     )
     command.add_argument(
-        "--resume", action="store_true", help="go on with the report of --out: do only what is missing or failed"
+        "--resume", action="store_true", help="continue the report of --out: do only what is missing or failed"
     )

@@ -115,7 +115,7 @@ def checked(values: np.ndarray, size: int) -> np.ndarray:
     """Values of the kept items as float64, one each and all finite."""
     y = np.asarray(values, dtype=np.float64)
     if y.shape != (size,):
-        raise ValueError(f"values must have one entry a kept item: {size} items, values of shape {y.shape}")
+        raise ValueError(f"values must have one entry per kept item: {size} items, values of shape {y.shape}")
     if not np.isfinite(y).all():
         raise ValueError(f"values[{int(np.argmin(np.isfinite(y)))}] is not finite")
     return y

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.studies.paper import Experiment, baseline
 from recollect.studies.statistics import share_interval
-from recollect.training.batch import Progress, Result, train
-from recollect.training.batch_recurrent import train_iter as train_recurrent
+from recollect.training.batch import Progress, train
 
 SOLVED = 0.95
 BLOCK = 1_000  # episodes
@@ -74,7 +74,7 @@ def summarise(returns: np.ndarray, lengths: np.ndarray, shortest: int, budget: i
 
 
 def study(
-    agent: EpisodicActorCritic,
+    agent: Agent,
     experiment: Experiment,
     seeds: Sequence[int],
     *,
@@ -109,25 +109,6 @@ def block_of(experiment: Experiment) -> int:
     return block
 
 
-def study_recurrent(
-    experiment: Experiment,
-    seeds: Sequence[int],
-    *,
-    times_budget: int = 2,
-    max_steps: float = 4.0,
-    on_progress: Callable[[Progress], None] = lambda report: None,
-) -> dict[str, Any]:
-    """As ``study`` for the paper's recurrent baseline."""
-    agent, env, block = baseline(min(experiment.decisions, 2)), experiment.env, block_of(experiment)
-    episodes = times_budget * experiment.episodes
-    limit = int(max_steps * episodes * env.shortest_episode)
-    for report in train_recurrent(agent, env, episodes, seeds, bins=episodes // block, max_steps=limit):
-        if isinstance(report, Result):
-            return summarise(report.returns, report.lengths, env.shortest_episode, experiment.episodes, block)
-        on_progress(report)
-    raise AssertionError
-
-
 def unwatched(name: str, episodes: int) -> Callable[[Progress], None]:
     """For units that nobody watches."""
     return _ignore
@@ -151,7 +132,8 @@ def units(
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for title, experiment in experiments.items():
         for name in agents:
-            agent = None if name == "gru" else episodic(name, experiment, **changes)
+            gru = name == "gru"
+            agent = baseline(min(experiment.decisions, 2)) if gru else episodic(name, experiment, **changes)
             limits = {"times_budget": times_budget, "max_steps": max_steps}
             found[f"{title} {name}"] = functools.partial(_unit, title, name, agent, experiment, seeds, limits, watch)
     return found
@@ -160,15 +142,13 @@ def units(
 def _unit(
     title: str,
     name: str,
-    agent: Any,
+    agent: Agent,
     experiment: Experiment,
     seeds: Sequence[int],
     limits: dict[str, Any],
     watch: Callable[[str, int], Callable[[Progress], None]],
 ) -> dict[str, Any]:
-    """One piece of work, as a function that can be sent to a worker; without an agent, of the recurrent baseline."""
+    """One piece of work, as a function that can be sent to a worker."""
     row = {"experiment": title, "agent": name}
     on_progress = watch(f"{title} {name}", limits["times_budget"] * experiment.episodes)
-    if agent is None:
-        return row | study_recurrent(experiment, seeds, on_progress=on_progress, **limits)
     return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
