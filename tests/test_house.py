@@ -38,9 +38,12 @@ OPTIONAL = {
     "optax": {"agents"},
     "cupy": {"engines"},
     "torch": {"torch"},
-    "safetensors": {"torch"},
+    "safetensors": {"store", "torch"},
     "onnx": {"torch"},
     "onnxruntime": set(),
+    "pyarrow": {"reservoir", "cli"},
+    "ray": {"studies"},
+    "optuna": {"studies"},
 }
 FRONT = {"__init__", "__main__", "_version"}  # at the top and in no room: the public names and the way in
 

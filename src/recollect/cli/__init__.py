@@ -10,7 +10,7 @@ import functools
 import sys
 
 from recollect._version import __version__
-from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs
+from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample
 from recollect.errors import RecollectError, printable
 from recollect.store.interrupts import EXIT_INTERRUPTED, Interrupted
 
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("-V", "--version", action="version", version=f"recollect {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for subject in (learners, reproduce, benchmark, runs, plot, bench, lab):
+    for subject in (learners, reproduce, benchmark, sample, runs, plot, bench, lab):
         subject.register(commands)
     return top
 

@@ -24,7 +24,8 @@ from recollect.errors import FileError
 from recollect.reservoir import passes, ratios
 from recollect.reservoir.passes import HELD, IS_LOG, SEEN, SHIFT, State
 
-FORMAT, VERSION, LAW = "recollect reservoir", 1, "product"
+FORMAT, VERSION, LAW = "recollect reservoir", 2, "product"
+READABLE = (1, VERSION)  # version 1 kept the ratios of each item beyond its rank as well
 DEEPEST = 100  # lists in lists that an item may be: Python reads back only so many, fewer where it is deep in calls
 LONGEST = 14_000  # bits of a whole number: those of the 4,300 digits that Python reads back, and some fewer
 
@@ -108,7 +109,7 @@ def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: l
     arrays: list[np.ndarray] = []
     encoded = json.dumps([_encode(item, arrays) for item in items], allow_nan=False).encode()
     held = len(items)
-    fields = {**state._asdict(), "rows": state.rows[:held], "origins": np.array(sorted(origins), np.uint64)}
+    fields = {**state._asdict(), "rows": _packed(state), "origins": np.array(sorted(origins), np.uint64)}
     fields["given"] = given[:, :held]
     members = {f"state.{name}.npy": _npy(array) for name, array in fields.items()}
     members["items.json"] = encoded
@@ -136,6 +137,30 @@ def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: l
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _packed(state: State) -> np.ndarray:
+    """The ratios of each item up to its rank, the oldest first: an item's rank only falls, so no others are used."""
+    held, n = int(state.counts[HELD]), len(state.order)
+    packed = np.empty(held * (held + 3) // 2)
+    at = 0
+    for rank, slot in enumerate(state.order[n - held :], 1):
+        packed[at : at + rank + 1] = state.rows[slot, : rank + 1]
+        at += rank + 1
+    return packed
+
+
+def _unpack(packed: np.ndarray, order: np.ndarray, held: int, is_log: int, rows: np.ndarray) -> None:
+    if packed.ndim == 2:  # version 1
+        rows[:held] = packed
+        return
+    if len(packed) != held * (held + 3) // 2 or sorted(order.tolist()) != list(range(len(order))):
+        raise ValueError("its ratios are not those of its items")
+    rows[:held] = -np.inf if is_log else 0.0
+    at = 0
+    for rank, slot in enumerate(order[len(order) - held :], 1):
+        rows[slot, : rank + 1] = packed[at : at + rank + 1]
+        at += rank + 1
 
 
 # -- reading
@@ -173,8 +198,8 @@ def _members(raw: bytes) -> dict[str, bytes]:
     header = json.loads(content.pop("header.json"))
     if header["format"] != FORMAT:
         raise ValueError(f"its format is {header['format']!r}")
-    if header["version"] != VERSION:
-        raise ValueError(f"it is of version {header['version']!r}; this release reads version {VERSION}")
+    if header["version"] not in READABLE:
+        raise ValueError(f"it is of version {header['version']!r}; this release reads versions 1 and {VERSION}")
     if header["law"] != LAW:
         raise ValueError(f"its law is {header['law']!r}; this class samples {LAW!r}")
     if set(header["sha256"]) != set(content):
@@ -231,7 +256,8 @@ def read(path: Any) -> tuple[State, Origins, np.ndarray, list[Any]]:
         items = [_decode(item, arrays) for item in json.loads(content["items.json"])]
         n, held = len(fields["order"]), len(items)
         rows, given = np.zeros((n, n + 1)), np.zeros((2, n))
-        rows[:held], given[:, :held] = fields.pop("rows"), fields.pop("given")
+        given[:, :held] = fields.pop("given")
+        _unpack(fields.pop("rows"), fields["order"], held, int(fields["counts"][IS_LOG]), rows)
         origins = fields.pop("origins")
         state = State(rows=rows, **fields)
         if not _sound(state, origins, given, items):
