@@ -20,13 +20,15 @@ ROOMS = [
     "store",
     "engines",
     "training",
+    "wrappers",
+    "torch",
     "studies",
     "view",
     "cli",
 ]
 OPTIONAL = {
     "matplotlib": {"studies"},
-    "gymnasium": {"envs", "training"},
+    "gymnasium": {"envs", "training", "wrappers"},
     "minigrid": {"envs"},
     "popgym": {"envs"},
     "bsuite": {"envs"},
@@ -35,6 +37,13 @@ OPTIONAL = {
     "numba": {"reservoir", "engines", "envs", "training", "studies"},
     "optax": {"agents"},
     "cupy": {"engines"},
+    "torch": {"torch"},
+    "safetensors": {"store", "torch"},
+    "onnx": {"torch"},
+    "onnxruntime": set(),
+    "pyarrow": {"reservoir", "cli"},
+    "ray": {"studies"},
+    "optuna": {"studies"},
 }
 FRONT = {"__init__", "__main__", "_version"}  # at the top and in no room: the public names and the way in
 
