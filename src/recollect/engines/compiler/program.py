@@ -1,0 +1,217 @@
+"""`compile`: a step as a native function, and the memory that its state lives in."""
+
+import ctypes
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from recollect.engines.compiler import machine
+from recollect.engines.compiler.emission import Emitted, emit, with_mode
+from recollect.engines.compiler.graph import DTYPES, Graph, letter
+from recollect.engines.compiler.primitives import convert, is_key
+
+ALIGN = 64
+SPARE = 64
+"""Bytes after each array, so that its last vector lies in memory of its own."""
+
+
+def _aligned(shape: Sequence[int], kind: str) -> np.ndarray:
+    """Zeros that start at a multiple of 64 bytes."""
+    dtype = DTYPES[kind]
+    count = math.prod(shape) * dtype.itemsize
+    raw = np.zeros(count + ALIGN + SPARE, np.uint8)
+    start = -raw.ctypes.data % ALIGN
+    return raw[start : start + count].view(dtype).reshape(tuple(shape))
+
+
+class Layout:
+    """A pytree of arrays as leaves of one run: shapes, kinds, and which leaves are random keys."""
+
+    def __init__(self, tree: Any):
+        leaves, self.tree = jax.tree.flatten(tree)
+        self.keys = [getattr(leaf, "dtype", None) if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves]
+        raw = [self._abstract(leaf) for leaf in leaves]
+        self.shapes = [tuple(a.shape) for a in raw]
+        self.kinds = [letter(a.dtype) for a in raw]
+
+    @staticmethod
+    def _abstract(leaf: Any) -> Any:
+        if hasattr(leaf, "dtype") and is_key(leaf):
+            return jax.eval_shape(jax.random.key_data, leaf)
+        return jax.eval_shape(jax.numpy.asarray, leaf)
+
+    def numbers(self, tree: Any) -> list[np.ndarray]:
+        """The leaves of a pytree of this form as arrays of numbers."""
+        leaves, found = jax.tree.flatten(tree)
+        if found != self.tree:
+            raise ValueError(f"expected a pytree like {self.tree}, got {found}")
+        return [np.asarray(jax.random.key_data(x) if k is not None else x) for x, k in zip(leaves, self.keys, strict=True)]
+
+    def wrap(self, leaves: Sequence[Any]) -> Any:
+        """The pytree of traced or concrete leaves, keys as keys."""
+        made = [
+            x if k is None else jax.random.wrap_key_data(x, impl=k._impl)  # type: ignore[attr-defined]
+            for x, k in zip(leaves, self.keys, strict=True)
+        ]
+        return jax.tree.unflatten(self.tree, made)
+
+    def specs(self) -> list[jax.ShapeDtypeStruct]:
+        """What JAX traces with."""
+        return [jax.ShapeDtypeStruct(s, DTYPES[k]) for s, k in zip(self.shapes, self.kinds, strict=True)]
+
+
+def _unkeyed(tree: Any) -> list[Any]:
+    return [jax.random.key_data(x) if is_key(x) else x for x in map(jax.numpy.asarray, jax.tree.leaves(tree))]
+
+
+class Program:
+    """Machine code of one step, for one run or for ``lanes`` runs at once; knows no memory."""
+
+    def __init__(self, step: Callable[..., Any], state: Any, inputs: Sequence[Any], lanes: int = 1, shared: Any = ()):
+        start = time.perf_counter()
+        self.lanes = lanes
+        self.state, self.inputs = Layout(state), Layout(tuple(inputs))
+        count = len(self.state.shapes)
+        out_tree: list[Any] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            new, outputs = step(self.state.wrap(leaves[:count]), *self.inputs.wrap(leaves[count:]))
+            if jax.tree.structure(new) != self.state.tree:
+                raise ValueError(f"the step must return a state like the one it gets: {self.state.tree}, got {jax.tree.structure(new)}")
+            out_tree.append(jax.eval_shape(lambda: outputs))
+            return [*_unkeyed(new), *_unkeyed(outputs)]
+
+        closed = jax.make_jaxpr(flat)(*self.state.specs(), *self.inputs.specs())
+        self.outputs = Layout(out_tree[0])
+        for k, (aval, shape, kind) in enumerate(zip(closed.out_avals, self.state.shapes, self.state.kinds, strict=False)):
+            if tuple(aval.shape) != shape or letter(aval.dtype) != kind:
+                raise ValueError(f"leaf {k} of the state is {DTYPES[kind]}{list(shape)} before the step and {aval.str_short()} after")
+        traced = time.perf_counter()
+        self.emitted = self._emit(closed, list(jax.tree.leaves(shared)))
+        emitted = time.perf_counter()
+        module = machine.optimise(with_mode(self.emitted.text, machine.is_x86()))
+        optimised = time.perf_counter()
+        self.code = machine.object_code(module)
+        self._loaded = machine.Loaded(self.code)
+        self.run = self._loaded.run
+        done = time.perf_counter()
+        self.seconds = {
+            "trace": traced - start,
+            "emit": emitted - traced,
+            "optimise": optimised - emitted,
+            "code": done - optimised,
+            "total": done - start,
+        }
+
+    def _emit(self, closed: Any, shared: list[bool]) -> Emitted:
+        graph = Graph()
+        specs = [*zip(self.state.shapes, self.state.kinds, strict=True), *zip(self.inputs.shapes, self.inputs.kinds, strict=True)]
+        leaves = [graph.make("leaf", (), shape, kind, k) for k, (shape, kind) in enumerate(specs)]
+        outs = convert(graph, closed, leaves)
+        count = len(self.state.shapes)
+        return emit(graph, leaves[:count], leaves[count:], outs[:count], outs[count:], self.lanes, shared)
+
+
+class Memory:
+    """The state of one run (or of one vector of runs) where compiled steps find it: two buffers an array."""
+
+    def __init__(self, layout: Layout, lanes: int = 1):
+        self.layout, self.lanes = layout, lanes
+        extra = (lanes,) if lanes > 1 else ()
+        pairs = [(_aligned((*s, *extra), k), _aligned((*s, *extra), k)) for s, k in zip(layout.shapes, layout.kinds, strict=True)]
+        self._arrays = {a.ctypes.data: a for pair in pairs for a in pair}
+        self.current = np.array([a.ctypes.data for a, _ in pairs], np.uintp)
+        self.other = np.array([b.ctypes.data for _, b in pairs], np.uintp)
+        self.pointers = self.current.ctypes.data, self.other.ctypes.data
+
+    def views(self) -> list[np.ndarray]:
+        """The leaves as they are now, not copied; valid until the next step. Lanes are the last axis."""
+        return [self._arrays[int(p)] for p in self.current]
+
+    def load(self, tree: Any) -> None:
+        """Take over a state (of lanes: with a leading axis over them)."""
+        leaves = self.layout.numbers(tree)
+        extra = (self.lanes,) if self.lanes > 1 else ()
+        for k, (x, shape) in enumerate(zip(leaves, self.layout.shapes, strict=True)):
+            if x.shape != (*extra, *shape):
+                raise ValueError(f"leaf {k} of the state must have shape {(*extra, *shape)}, got {x.shape}")
+        for view, x in zip(self.views(), leaves, strict=True):
+            view[...] = np.moveaxis(x, 0, -1) if extra else x
+
+    def unload(self) -> Any:
+        """A copy of the state."""
+        leaves = [np.moveaxis(v, -1, 0) if self.lanes > 1 else v for v in self.views()]
+        return self.layout.wrap([np.array(v) for v in leaves])
+
+
+class Compiled:
+    """A compiled step with memory of its own (or shared with other steps on the same state).
+
+    Calling it takes inputs, changes the state in memory, and returns the outputs as arrays that the next call writes
+    over. ``inputs`` and ``outputs`` are these arrays; who fills ``inputs`` by hand calls ``advance``.
+    """
+
+    def __init__(self, program: Program, memory: Memory):
+        self.program, self.memory = program, memory
+        self._given = [_aligned(s, k) for s, k in zip(program.inputs.shapes, program.inputs.kinds, strict=True)]
+        self._taken = [_aligned(s, k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)]
+        self._scratch = [_aligned((size // 4 + VECTOR_SPARE,), "f") for size in program.emitted.scratch]
+        self.inputs = jax.tree.unflatten(program.inputs.tree, self._given)
+        self.outputs = jax.tree.unflatten(program.outputs.tree, self._taken)
+        self._table = np.array([a.ctypes.data for a in (*self._given, *self._taken, *self._scratch)], np.uintp)
+        self._call = program.run
+        self._pointers = (*memory.pointers, self._table.ctypes.data)
+
+    def advance(self, steps: int = 1) -> None:
+        """Take so many steps with the inputs as they are."""
+        self._call(*self._pointers, steps)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """One step."""
+        for array, value in zip(self._given, jax.tree.leaves(inputs), strict=True):
+            array[...] = value
+        self._call(*self._pointers, 1)
+        return self.outputs
+
+    @property
+    def state(self) -> Any:
+        """A copy of the state."""
+        return self.memory.unload()
+
+    @state.setter
+    def state(self, tree: Any) -> None:
+        self.memory.load(tree)
+
+
+VECTOR_SPARE = 32
+
+
+def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory | None = None) -> Compiled:  # noqa: A001
+    """Compile ``step(state, *inputs) -> (state, outputs)`` for one run.
+
+    Args:
+        step: a pure JAX function, any derivatives inside it; its arrays float32, int32, uint32, bool or random keys.
+        state: an example of the state, whose numbers are the first ones.
+        inputs: examples of the inputs.
+        memory: of another compiled step on the same state, to share it.
+
+    Returns:
+        The compiled step, with the state in its memory.
+
+    Raises:
+        Unsupported: for a primitive or a dtype that cannot be compiled, with its line.
+    """
+    program = Program(step, state, inputs)
+    if memory is None:
+        memory = Memory(program.state)
+        memory.load(state)
+    elif memory.layout.tree != program.state.tree or memory.layout.shapes != program.state.shapes:
+        raise ValueError("memory is of another state than the step's")
+    return Compiled(program, memory)
+
+
+__all__ = ["Compiled", "Layout", "Memory", "Program", "compile", "ctypes"]
