@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from recollect import learning
-from recollect.actions import CATEGORICAL, Distribution
+from recollect.agents import td
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, traced
-from recollect.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
+from recollect.agents.distributions import CATEGORICAL, Distribution
+from recollect.agents.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
 
 
 class Parameters(NamedTuple):
@@ -101,7 +101,7 @@ class GatedActorCritic(Agent):
         """Where this step's losses pull the value network, the policy network and h_t."""
         s, action = decision
         v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
-        delta = learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
+        delta = td.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
 
         def scores(value, policy, h):
             here = Parameters(value, policy, params.gru)
@@ -117,7 +117,7 @@ class GatedActorCritic(Agent):
         """One RMSProp step, unless what it led to were not finite; and whether it was."""
         scaled, squares = self._rms().update(direction, optimizer)
         moved = jax.tree.map(lambda p, d: p + self.learning_rate * d, params, scaled), squares
-        sound = learning.all_finite(moved)
+        sound = td.all_finite(moved)
         params, optimizer = jax.tree.map(
             lambda new, old: jnp.where(jnp.logical_and(sound, active), new, old), moved, (params, optimizer)
         )
