@@ -19,7 +19,7 @@ SPARE = 64
 """Bytes after each array, so that its last vector lies in memory of its own."""
 
 
-def _aligned(shape: Sequence[int], kind: str) -> np.ndarray:
+def aligned(shape: Sequence[int], kind: str) -> np.ndarray:
     """Zeros that start at a multiple of 64 bytes."""
     dtype = DTYPES[kind]
     count = math.prod(shape) * dtype.itemsize
@@ -75,6 +75,7 @@ class Program:
         start = time.perf_counter()
         self.lanes = lanes
         self.state, self.inputs = Layout(state), Layout(tuple(inputs))
+        self.shared = [bool(x) for x in jax.tree.leaves(shared)] or [False] * len(self.inputs.shapes)
         count = len(self.state.shapes)
         out_tree: list[Any] = []
 
@@ -91,7 +92,7 @@ class Program:
             if tuple(aval.shape) != shape or letter(aval.dtype) != kind:
                 raise ValueError(f"leaf {k} of the state is {DTYPES[kind]}{list(shape)} before the step and {aval.str_short()} after")
         traced = time.perf_counter()
-        self.emitted = self._emit(closed, list(jax.tree.leaves(shared)))
+        self.emitted = self._emit(closed, self.shared)
         emitted = time.perf_counter()
         module = machine.optimise(with_mode(self.emitted.text, machine.is_x86()))
         optimised = time.perf_counter()
@@ -122,7 +123,7 @@ class Memory:
     def __init__(self, layout: Layout, lanes: int = 1):
         self.layout, self.lanes = layout, lanes
         extra = (lanes,) if lanes > 1 else ()
-        pairs = [(_aligned((*s, *extra), k), _aligned((*s, *extra), k)) for s, k in zip(layout.shapes, layout.kinds, strict=True)]
+        pairs = [(aligned((*s, *extra), k), aligned((*s, *extra), k)) for s, k in zip(layout.shapes, layout.kinds, strict=True)]
         self._arrays = {a.ctypes.data: a for pair in pairs for a in pair}
         self.current = np.array([a.ctypes.data for a, _ in pairs], np.uintp)
         self.other = np.array([b.ctypes.data for _, b in pairs], np.uintp)
@@ -157,9 +158,9 @@ class Compiled:
 
     def __init__(self, program: Program, memory: Memory):
         self.program, self.memory = program, memory
-        self._given = [_aligned(s, k) for s, k in zip(program.inputs.shapes, program.inputs.kinds, strict=True)]
-        self._taken = [_aligned(s, k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)]
-        self._scratch = [_aligned((size // 4 + VECTOR_SPARE,), "f") for size in program.emitted.scratch]
+        self._given = [aligned(s, k) for s, k in zip(program.inputs.shapes, program.inputs.kinds, strict=True)]
+        self._taken = [aligned(s, k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)]
+        self._scratch = [aligned((size // 4 + VECTOR_SPARE,), "f") for size in program.emitted.scratch]
         self.inputs = jax.tree.unflatten(program.inputs.tree, self._given)
         self.outputs = jax.tree.unflatten(program.outputs.tree, self._taken)
         self._table = np.array([a.ctypes.data for a in (*self._given, *self._taken, *self._scratch)], np.uintp)
