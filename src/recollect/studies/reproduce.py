@@ -14,13 +14,12 @@ import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
-from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, run_folders, trees
 from recollect.store.interrupts import Interrupted, Interrupts
 from recollect.studies import crew, plots, verdict
 from recollect.studies.paper import FIGURES, Experiment, baseline
-from recollect.training import batch, batch_recurrent
+from recollect.training import batch
 from recollect.training.batch import Progress, Result, train_iter
 
 MAX_STEPS = 4.0
@@ -305,7 +304,7 @@ def _every_of(path: Path, config: dict[str, Any]) -> float:
 def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Watcher, every: float) -> None:
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
     start, before, errors = time.monotonic(), folder.wall_seconds(), {}
-    groups, tasks = {}, []
+    groups, tasks, begun = {}, [], set()
     for job in plan.jobs:
         for group in range(len(job.groups)):
             name = group_name(job, group)
@@ -330,6 +329,9 @@ def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Wat
                     elif isinstance(content, Result):
                         standings[job.name].finish(group, content)
                     else:
+                        if name not in begun:
+                            begun.add(name)
+                            folder.log("engine", group=name, engine=content.choice.engine, **content.choice.reasons())
                         folder.append(job.name, content.new_bins, name)
                         standings[job.name].update(group, content)
                         watch(standings)
@@ -356,17 +358,11 @@ def begin(
 ) -> Iterator[Progress | Result]:
     """Train one group of a job from its beginning or from a snapshot, reporting as it goes."""
     env, seeds = plan.experiment.env, job.groups[group]
-    if isinstance(job.agent, RecurrentActorCritic):
-        return batch_recurrent.train_iter(
-            job.agent, env, plan.episodes, seeds, max_steps=job.max_steps, bins=plan.bins, state=state
-        )
     return train_iter(job.agent, env, plan.episodes, seeds, max_steps=job.max_steps, bins=plan.bins, state=state)
 
 
 def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
     """The form of a group's snapshots."""
-    if isinstance(job.agent, RecurrentActorCritic):
-        return batch_recurrent.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
     return batch.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 

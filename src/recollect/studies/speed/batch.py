@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.engines import loop
+from recollect.engines.choice import for_training
 from recollect.envs.secret_informant import SecretInformant
 from recollect.studies.paper import FIGURES
 from recollect.studies.study import episodic
@@ -36,20 +38,20 @@ def measure(
     A call does as many steps as in training, unless that takes over ten times ``seconds``: what a call costs by itself
     is part of the figure.
     """
-    engine = batch.choose_engine(agent, env, engine)
-    agents = batch._broadcast(agent, runs)
-    state = batch._start(agents, env, jnp.arange(runs, dtype=jnp.uint32), 10)
+    engine = for_training(agent, env, engine).engine
+    agents = loop.broadcast(agent, runs)
+    state = loop.start(agents, env, jnp.arange(runs, dtype=jnp.uint32), 10)
     _ready(state)
 
     def stretch(state, records):
         begun = time.perf_counter()
-        state, _ = batch.advance(engine, agents, env, state, ENDLESS, records)
+        state, _ = loop.advance(engine, agents, env, state, ENDLESS, records)
         _ready(state)
         return state, time.perf_counter() - begun
 
     state, first = stretch(state, 1)
     state, once = stretch(state, 1)
-    least = batch.RECORDS_PER_CALL[engine]
+    least = loop.RECORDS_PER_CALL[engine]
     if least * once > 10 * seconds:
         state, four = stretch(state, 4)
         least = max(1, min(least, int(30 * seconds / max(four - once, 1e-9))))
@@ -59,7 +61,7 @@ def measure(
     taken = []
     for _ in range(3):
         state, passed = stretch(state, records)
-        taken.append(passed / (records * batch.RECORD))
+        taken.append(passed / (records * loop.RECORD))
     best = min(taken)
     return {
         "engine": engine,
@@ -108,7 +110,7 @@ def growth(
 
 def _able(changes: dict[str, int], env: SecretInformant, engine: str) -> str:
     try:
-        return batch.choose_engine(EpisodicActorCritic(**changes), env, engine)
+        return for_training(EpisodicActorCritic(**changes), env, engine).engine
     except ValueError:
         return "jax"
 
@@ -175,12 +177,12 @@ def pytorch(steps: int = 200) -> dict[str, Any] | None:
 def eager(steps: int = 10) -> dict[str, Any]:
     """The same step in JAX, one run, each operation dispatched by itself: not compiled as a whole."""
     agent, env = EpisodicActorCritic(), SecretInformant(10, 2)
-    run = batch.start_run(agent, env, jnp.uint32(0), 10)
+    run = loop.start_run(agent, env, jnp.uint32(0), 10)
     limits = tuple(jnp.int32(x) for x in ENDLESS)
-    run = batch.step_run(agent, env, run, *limits)  # the operations themselves are compiled here
+    run = loop.step_run(agent, env, run, *limits)  # the operations themselves are compiled here
     begun = time.perf_counter()
     for _ in range(steps):
-        run = batch.step_run(agent, env, run, *limits)
+        run = loop.step_run(agent, env, run, *limits)
     _ready(run)
     passed = (time.perf_counter() - begun) / steps
     return {"engine": "eager JAX", "runs": 1, "microseconds_a_step": passed * 1e6, "steps_per_second": 1 / passed}
@@ -199,7 +201,7 @@ def figure5(seeds: int = 256) -> dict[str, Any]:
     first, _ = run(max_steps=1)
     passed, result = run()
     return {
-        "engine": batch.choose_engine(agent, experiment.env),
+        "engine": for_training(agent, experiment.env).engine,
         "seeds": seeds,
         "seconds": passed,
         "seconds_of_the_first_call": first,
@@ -218,7 +220,7 @@ def everything(
 ) -> dict[str, Any]:
     """The whole bench; ``skip`` any of "others", "growth", "figure5"."""
     agent, env = EpisodicActorCritic(), SecretInformant(10, 2)
-    names = list(dict.fromkeys(batch.choose_engine(agent, env, name) for name in engines))
+    names = list(dict.fromkeys(for_training(agent, env, name).engine for name in engines))
     on_gpu = jax.default_backend() == "gpu"
     rows = []
     for name in names:
