@@ -13,7 +13,7 @@ import jax
 
 from recollect.agents.base import Agent
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.engines import cuda, packing, recurrent
+from recollect.engines import compiled, cuda
 from recollect.engines.host import Host
 from recollect.engines.native.episodic_host import EpisodicHost
 from recollect.engines.native.gated_host import RealTimeHost, RecurrentHost
@@ -69,13 +69,7 @@ def for_training(agent: Agent, env: Any, engine: str = "auto", max_episode_lengt
     """
 
     def against_cpu() -> str | None:
-        if isinstance(agent, RecurrentActorCritic):
-            why = recurrent.why_not(agent, env)
-            capped = why is None and max_episode_length is not None
-            return f"it does not know max_episode_length={max_episode_length}" if capped else why
-        if (why := packing.why_not(agent, env)) is None and jax.default_backend() != "cpu":
-            return f"JAX runs on {jax.default_backend()!r} here: JAX_PLATFORMS=cpu in the environment changes that"
-        return why
+        return compiled.why_not(agent, env)
 
     return _choose(engine, {"cuda": lambda: cuda.why_not(agent, env), "cpu": against_cpu, "jax": lambda: None})
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import jax
 import numpy as np
 
 from recollect.engines.compiler.program import Layout, Memory, Program, aligned
@@ -80,22 +79,23 @@ class Fleet:
             return np.stack(arrays)[: self.runs]
         return np.concatenate([np.moveaxis(a, -1, 0) for a in arrays])[: self.runs]
 
-    def attach(self, program: Program, inputs: Any = ()) -> list[Attached]:
-        """A program on every block, its inputs set: shared ones as they are, others with a leading axis over runs."""
-        leaves = program.inputs.numbers(tuple(inputs))
+    def attach(self, program: Program, leaves: Sequence[Any] = ()) -> list[Attached]:
+        """A program on every block, the leaves of its inputs set: shared ones alone, others with an axis over runs."""
         attached = []
         for k, block in enumerate(self.blocks):
             one = Attached(program, block)
             for array, x, shared in zip(one.inputs, leaves, program.shared, strict=True):
-                array[...] = x if shared else self._spread(x, k)
+                array[...] = x if shared else self._spread(np.asarray(x), k)
             attached.append(one)
         return attached
 
-    def outputs(self, attached: Sequence[Attached]) -> Any:
-        """The outputs of all runs, with a leading axis over them."""
-        columns = zip(*(a.outputs for a in attached), strict=True)
-        program = attached[0].program
-        return jax.tree.unflatten(program.outputs.tree, [self._gather(list(column)) for column in columns])
+    def stacked(self, found: Sequence[Sequence[Sequence[np.ndarray]]]) -> list[np.ndarray]:
+        """Arrays by [block][time][leaf] as leaves [run, time, …]."""
+        leaves = []
+        for place in range(len(found[0][0])):
+            over_time = [np.stack([at[place] for at in block]) for block in found]
+            leaves.append(self._gather(over_time))
+        return leaves
 
 
 def over_blocks(work: Callable[[int], None], blocks: int, threads: int | None = None) -> None:

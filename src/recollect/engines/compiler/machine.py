@@ -5,6 +5,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from recollect.engines.compiler import cache
+
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -38,6 +40,16 @@ def optimise(text: str, level: int = 1) -> Any:
 def object_code(module: Any) -> bytes:
     """A module as an object file."""
     return machine().emit_object(module)
+
+
+def compiled(text: str) -> bytes:
+    """Object code of LLVM's text, from the disk where it was compiled before."""
+    key = f"{text}\n{llvm.get_host_cpu_name()}\n{llvm.get_host_cpu_features().flatten()}\n{llvm.llvm_version_info}"
+    found = cache.get(key)
+    if found is None:
+        found = object_code(optimise(text))
+        cache.put(key, found)
+    return found
 
 
 class Loaded:

@@ -1,6 +1,5 @@
 """`compile`: a step as a native function, and the memory that its state lives in."""
 
-import ctypes
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -68,53 +67,68 @@ def _unkeyed(tree: Any) -> list[Any]:
     return [jax.random.key_data(x) if is_key(x) else x for x in map(jax.numpy.asarray, jax.tree.leaves(tree))]
 
 
-class Program:
-    """Machine code of one step, for one run or for ``lanes`` runs at once; knows no memory."""
+class Step:
+    """A step as a graph: ``function(state, *inputs) -> (state, outputs)``, traced once, for any number of lanes.
 
-    def __init__(self, step: Callable[..., Any], state: Any, inputs: Sequence[Any], lanes: int = 1, shared: Any = ()):
+    Raises:
+        Unsupported: for a primitive or a dtype that cannot be compiled, with its line.
+    """
+
+    def __init__(self, function: Callable[..., Any], state: Any, inputs: Sequence[Any] = ()):
         start = time.perf_counter()
-        self.lanes = lanes
         self.state, self.inputs = Layout(state), Layout(tuple(inputs))
-        self.shared = [bool(x) for x in jax.tree.leaves(shared)] or [False] * len(self.inputs.shapes)
         count = len(self.state.shapes)
         out_tree: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
-            new, outputs = step(self.state.wrap(leaves[:count]), *self.inputs.wrap(leaves[count:]))
-            if jax.tree.structure(new) != self.state.tree:
-                raise ValueError(f"the step must return a state like the one it gets: {self.state.tree}, got {jax.tree.structure(new)}")
+            new, outputs = function(self.state.wrap(leaves[:count]), *self.inputs.wrap(leaves[count:]))
+            if (found := jax.tree.structure(new)) != self.state.tree:
+                raise ValueError(f"the step must return a state like the one it gets: {self.state.tree}, got {found}")
             out_tree.append(jax.eval_shape(lambda: outputs))
             return [*_unkeyed(new), *_unkeyed(outputs)]
 
         closed = jax.make_jaxpr(flat)(*self.state.specs(), *self.inputs.specs())
         self.outputs = Layout(out_tree[0])
-        for k, (aval, shape, kind) in enumerate(zip(closed.out_avals, self.state.shapes, self.state.kinds, strict=False)):
+        before = zip(self.state.shapes, self.state.kinds, strict=True)
+        for k, (aval, (shape, kind)) in enumerate(zip(closed.out_avals[:count], before, strict=True)):
             if tuple(aval.shape) != shape or letter(aval.dtype) != kind:
-                raise ValueError(f"leaf {k} of the state is {DTYPES[kind]}{list(shape)} before the step and {aval.str_short()} after")
+                was = f"{DTYPES[kind]}{list(shape)}"
+                raise ValueError(f"leaf {k} of the state is {was} before the step and {aval.str_short()} after")
         traced = time.perf_counter()
-        self.emitted = self._emit(closed, self.shared)
+        self.graph = Graph()
+        shapes, kinds = [*self.state.shapes, *self.inputs.shapes], [*self.state.kinds, *self.inputs.kinds]
+        self.leaves = [
+            self.graph.make("leaf", (), shape, kind, k) for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
+        ]
+        self.outs = convert(self.graph, closed, self.leaves)
+        self.seconds = {"trace": traced - start, "graph": time.perf_counter() - traced}
+
+    def emit(self, lanes: int, shared: Sequence[bool]) -> Emitted:
+        """LLVM's text."""
+        count = len(self.state.shapes)
+        state, inputs = self.leaves[:count], self.leaves[count:]
+        return emit(self.graph, state, inputs, self.outs[:count], self.outs[count:], lanes, shared)
+
+
+class Program:
+    """Machine code of one step, for one run or for ``lanes`` runs at once; knows no memory.
+
+    Args:
+        step: what to compile.
+        lanes: runs in vector lanes.
+        shared: for each leaf of the inputs, whether all lanes have one value of it.
+    """
+
+    def __init__(self, step: Step, lanes: int = 1, shared: Sequence[bool] = ()):
+        self.lanes, self.state, self.inputs, self.outputs = lanes, step.state, step.inputs, step.outputs
+        self.shared = list(shared) or [False] * len(self.inputs.shapes)
+        start = time.perf_counter()
+        self.emitted = step.emit(lanes, self.shared)
         emitted = time.perf_counter()
-        module = machine.optimise(with_mode(self.emitted.text, machine.is_x86()))
-        optimised = time.perf_counter()
-        self.code = machine.object_code(module)
+        self.code = machine.compiled(with_mode(self.emitted.text, machine.is_x86()))
         self._loaded = machine.Loaded(self.code)
         self.run = self._loaded.run
-        done = time.perf_counter()
-        self.seconds = {
-            "trace": traced - start,
-            "emit": emitted - traced,
-            "optimise": optimised - emitted,
-            "code": done - optimised,
-            "total": done - start,
-        }
-
-    def _emit(self, closed: Any, shared: list[bool]) -> Emitted:
-        graph = Graph()
-        specs = [*zip(self.state.shapes, self.state.kinds, strict=True), *zip(self.inputs.shapes, self.inputs.kinds, strict=True)]
-        leaves = [graph.make("leaf", (), shape, kind, k) for k, (shape, kind) in enumerate(specs)]
-        outs = convert(graph, closed, leaves)
-        count = len(self.state.shapes)
-        return emit(graph, leaves[:count], leaves[count:], outs[:count], outs[count:], self.lanes, shared)
+        self.seconds = {**step.seconds, "emit": emitted - start, "machine code": time.perf_counter() - emitted}
 
 
 class Memory:
@@ -206,7 +220,7 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     Raises:
         Unsupported: for a primitive or a dtype that cannot be compiled, with its line.
     """
-    program = Program(step, state, inputs)
+    program = Program(Step(step, state, inputs))
     if memory is None:
         memory = Memory(program.state)
         memory.load(state)
@@ -215,4 +229,4 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     return Compiled(program, memory)
 
 
-__all__ = ["Compiled", "Layout", "Memory", "Program", "compile", "ctypes"]
+__all__ = ["Compiled", "Layout", "Memory", "Program", "compile", "Step", "aligned"]
