@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.graph import VIEWS, Graph, Node
 from recollect.engines.compiler.kernels import Kernels
-from recollect.engines.compiler.plan import Plan, contract
+from recollect.engines.compiler.plan import Plan, contract, written_in_place
 from recollect.engines.compiler.writer import Buffer, Writer
 
 
 def emit_graph(
     kernels: Kernels, graph: Graph, leaves: Sequence[Node], outs: Sequence[Node], targets: Sequence[Buffer | None]
 ) -> Plan:
-    """Emit the computation of ``outs`` into ``targets`` (None: not wanted) from leaves whose buffers are known."""
+    """Emit the computation of ``outs`` into ``targets`` (None: not wanted) from leaves whose buffers are known.
+
+    ``outs`` are as `plan.contract` gives them.
+    """
     w = kernels.w
-    wanted = [(o, t) for o, t in zip(contract(graph, outs), targets, strict=True) if t is not None]
+    wanted = [(o, t) for o, t in zip(outs, targets, strict=True) if t is not None]
     arrays: dict[int, tuple[Node, Buffer]] = {}
     scalars: list[tuple[Node, Buffer]] = []
     for k, (o, target) in enumerate(wanted):
@@ -79,13 +82,14 @@ def emit(
         kernels.buffers[leaf.id] = argument(f"%u{k}", leaf, many and not one)
     targets: list[Buffer | None] = []
     swapped = []
-    for k, (leaf, new) in enumerate(zip(state, new_state, strict=True)):
-        swap = new is not leaf and leaf.shape != ()
+    outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs]))
+    for k, (leaf, new) in enumerate(zip(state, outs[: len(state)], strict=True)):
+        swap = new is not leaf and leaf.shape != () and not new.op.endswith("_in_place")
         swapped.append(swap)
         same = Buffer(f"%s{k}", leaf.dtype, many)
         targets.append(None if new is leaf else argument(f"%t{k}", leaf) if swap else same)
     targets += [argument(f"%o{k}", n) for k, n in enumerate(outputs)]
-    plan = emit_graph(kernels, graph, [*state, *inputs], [*new_state, *outputs], targets)
+    plan = emit_graph(kernels, graph, [*state, *inputs], outs, targets)
     names += [name for name, _ in kernels.scratch]
     vector = '"prefer-vector-width"="512" "min-legal-vector-width"="512"' if w.width * 4 >= 64 else ""
     body = [

@@ -7,7 +7,7 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Elements, Place, source
 from recollect.engines.compiler.graph import PARTS, VIEWS, Node, Unsupported
-from recollect.engines.compiler.plan import OPAQUE, Item, Plan, same_places
+from recollect.engines.compiler.plan import OPAQUE, Item, Plan, contract, same_places
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
 
@@ -620,12 +620,20 @@ class Kernels:
         elif n.size:
             self.loops(n.shape, body, self.plan.cost.get(n.id, 1.0) + 1)
 
+    def _copy_of(self, n: Node) -> Buffer:
+        """A copy of what ``n`` changes, or the thing itself where it is changed in place."""
+        if n.op.endswith("_in_place"):
+            return self.buffers[n.ins[0].id]
+        buffer = self.place_for(n)
+        self.fill(buffer, n.ins[0])
+        return buffer
+
     def scatter_many(self, n: Node) -> None:
         """A copy, and then each update at its place in order; updates outside are dropped."""
-        w, buffer = self.w, self.place_for(n)
+        w = self.w
         kind, window, inserted, axes, clip = n.params
         operand, indices, updates = n.ins
-        self.fill(buffer, operand)
+        buffer = self._copy_of(n)
         batch = [d for d in range(len(updates.shape)) if d not in window]
 
         def nest(done: list[Index]) -> None:
@@ -665,16 +673,15 @@ class Kernels:
 
     def update_many(self, n: Node) -> None:
         """A copy, and the window over it."""
-        w, buffer = self.w, self.place_for(n)
-        operand, update, *starts = n.ins
-        self.fill(buffer, operand)
+        w, buffer = self.w, self._copy_of(n)
+        _, update, *starts = n.ins
         shift = None
         for d, s in enumerate(starts):
             room = n.shape[d] - update.shape[d]
             if room:
                 part = w.do("mul", self.e.start(s, (), room), w.const("i", math.prod(n.shape[d + 1 :])))
                 shift = part if shift is None else w.do("add", shift, part)
-        assert shift is not None
+        shift = shift or w.const("i", 0)
 
         def body(variables: list[Index]) -> None:
             at = w.do("add", shift, w.index_value(affine.linear(n.shape, variables)))
@@ -770,7 +777,7 @@ class Kernels:
 
         self._bind(body, memory)
         keep_targets, keep_plan = self.targets, self.plan
-        emit_graph(self, body.graph, body.leaves, body.outs, list(results))
+        emit_graph(self, body.graph, body.leaves, contract(body.graph, body.outs), list(results))
         self.targets, self.plan, self.e.plan = keep_targets, keep_plan, keep_plan
 
     def scan(self, n: Node) -> None:
@@ -849,6 +856,8 @@ STORED_BY: dict[str, Callable[[Kernels, Node], None]] = {
     "arg": Kernels.arg,
     "scatter_many": Kernels.scatter_many,
     "update_many": Kernels.update_many,
+    "scatter_in_place": Kernels.scatter_many,
+    "update_in_place": Kernels.update_many,
     "sort": Kernels.sort,
     "part": Kernels.part,
     "loop": Kernels.program_loop,

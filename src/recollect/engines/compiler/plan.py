@@ -12,7 +12,10 @@ from collections.abc import Iterator, Sequence
 from recollect.engines.compiler.functions import COST
 from recollect.engines.compiler.graph import PARTS, VIEWS, Graph, Node
 
-STORED_OPS = frozenset({"concat", "cumulative", "arg", "loop", "sort", "part", "scatter_many", "update_many"})
+STORED_OPS = frozenset(
+    {"concat", "cumulative", "arg", "loop", "sort", "part", "scatter_many", "update_many"}
+    | {"scatter_in_place", "update_in_place"}
+)
 """Operations whose results always lie in memory."""
 
 OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"})
@@ -77,6 +80,22 @@ def contract(graph: Graph, outs: Sequence[Node]) -> list[Node]:
                 made = graph.make("update_many", ins, n.shape, n.dtype, n.params)
         new[n.id] = made or graph.make(n.op, ins, n.shape, n.dtype, n.params)
     return [new[n.id] for n in outs]
+
+
+def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) -> list[Node]:
+    """Outputs that change a few places of a state's array which nothing else reads: only those places are written."""
+    uses: dict[int, int] = {}
+    for n in reachable(outs):
+        for i in n.ins:
+            uses[i.id] = uses.get(i.id, 0) + 1
+    for n in outs:
+        uses[n.id] = uses.get(n.id, 0) + 1
+    new = list(outs)
+    kinds = {"scatter": "scatter", "scatter_many": "scatter", "dynamic_update_slice": "update", "update_many": "update"}
+    for k, (leaf, o) in enumerate(zip(state, outs, strict=False)):
+        if o.op in kinds and o.ins[0] is leaf and uses[leaf.id] == 1 and uses[o.id] == 1:
+            new[k] = graph.make(f"{kinds[o.op]}_in_place", o.ins, o.shape, o.dtype, o.params)
+    return new
 
 
 def _wide_window(n: Node) -> bool:
@@ -201,7 +220,7 @@ class Plan:
             for k, i in enumerate(n.ins):
                 if n.op == "concat":
                     count[i.id] += i.size
-                elif n.op in ("loop", "sort", "scatter_many", "update_many"):
+                elif n.op in STORED_OPS - {"cumulative", "arg"}:
                     count[i.id] += i.size
                 elif n.op == "dynamic_slice" and k == 0:
                     count[i.id] += 0
