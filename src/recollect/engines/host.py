@@ -86,9 +86,12 @@ class Host:
 
     def _start(self, seed: Array) -> Array:
         """Fresh copies: of one agent with this seed, or of agents with this seed and those after it."""
+        return jax.vmap(self._pack)(self._start_all(seed))
+
+    def _start_all(self, seed: Array) -> Live:
         copies = jnp.arange(self.copies, dtype=jnp.uint32)
         seeds = jnp.full_like(copies, seed) if self.shared else seed + copies
-        return jax.vmap(lambda s, c: self._pack(self._start_one(s, c)))(seeds, copies)
+        return jax.vmap(self._start_one)(seeds, copies)
 
     def _keys(self, live: Live) -> tuple[Array, Array]:
         key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)
@@ -168,16 +171,15 @@ class Host:
 
     def _write_weights(self, packed: Array, observations: Array) -> Array:
         """[copy, observation]: w(S) of each copy's own recent observations; NaN for agents that have no such thing."""
+        return jax.vmap(lambda p, seen: self._weigh(self._unpack(p).agent.params, seen))(packed, observations)
 
-        def one(packed, seen):
-            weigh = getattr(self.agent, "log_write_weight", None)
-            if weigh is None or getattr(self.agent, "encoder", "raw") != "raw":
-                return jnp.full(seen.shape[0], jnp.nan)
-            params = self._unpack(packed).agent.params
-            see = getattr(self.agent, "see", lambda params, s: s)
-            return jax.vmap(lambda s: jnp.exp(weigh(params, see(params, s))))(seen)
-
-        return jax.vmap(one)(packed, observations)
+    def _weigh(self, params: Any, seen: Array) -> Array:
+        """[observation]: w(S) of one copy."""
+        weigh = getattr(self.agent, "log_write_weight", None)
+        if weigh is None or getattr(self.agent, "encoder", "raw") != "raw":
+            return jnp.full(seen.shape[0], jnp.nan)
+        see = getattr(self.agent, "see", lambda params, s: s)
+        return jax.vmap(lambda s: jnp.exp(weigh(params, see(params, s))))(seen)
 
     # -- the state as one array of int32, whose bits are those of every leaf
 

@@ -125,9 +125,9 @@ class Learner:
             assert copies == 1 or self.source.make is not None
             more = [self.source.make() for _ in range(copies - 1)] if self.source.make else []
             self.fleet = Copies([first, *more], *arguments)
-        self._asked_engine, self.choice = engine, for_learner(self.agent, copies, self.shared, engine)
-        sizes = self.vector.size, self.actions.outputs
-        self.host: Any = host_for(self.agent, *sizes, copies, self.shared, engine=self.choice.engine)
+        sizes = self.vector.size, self.actions.outputs, copies, self.shared
+        self._asked_engine, self.choice = engine, for_learner(self.agent, *sizes, engine=engine)
+        self.host: Any = host_for(self.agent, *sizes, engine=self.choice.engine)
         self._refuse_too_large()
         self._state: Any = None  # of all copies, as the host has it; made when it is first asked for
         self._drawn: Any = None  # actions chosen and not yet taken; None between episodes

@@ -1,5 +1,7 @@
 """One element of a node at a place, in instructions: views turn into other places, the rest into operations."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 
 from recollect.engines.compiler import affine
@@ -7,7 +9,7 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.functions import Functions
 from recollect.engines.compiler.graph import VIEWS, Node
 from recollect.engines.compiler.plan import Plan, same_places
-from recollect.engines.compiler.writer import Buffer, Value, Writer
+from recollect.engines.compiler.writer import STORED, Buffer, Value, Writer
 
 Place = tuple[Index, ...]
 
@@ -142,8 +144,6 @@ class Elements:
         if not shift.wide:
             step = w.do("mul", shift, w.const("i", w.lanes)) if buffer.lanes else shift
             far = w.cast("zext", step, "l")
-            from recollect.engines.compiler.writer import STORED
-
             pointer = w.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, i64 {far.text}")
             return w.load(buffer._replace(pointer=pointer), place)
         return w.gather(buffer, w.do("add", shift, w.index_value(place)))
@@ -180,9 +180,7 @@ class Elements:
                 starts[d] = (self.start(indices, which, room), room)
         value = self.take(operand, places, starts)
         if inside is not None:
-            import numpy as np
-
-            missing = {"f": np.nan, "i": -(2**31), "u": 2**32 - 1, "b": True}[n.dtype]
+            missing = {"f": math.nan, "i": -(2**31), "u": 2**32 - 1, "b": True}[n.dtype]
             value = w.choose(inside, value, w.const(n.dtype, missing if fill_value is None else fill_value))
         return value
 
@@ -205,35 +203,32 @@ class Elements:
 
     def _scatter(self, n: Node, at: Place) -> Value:
         """A few windows of one element along the axes in which they move; those outside change nothing."""
-        kind, window, inserted, axes, clip = n.params
+        kind, window, inserted, axes, clip, batch, index_batch = n.params
         operand, indices, updates = n.ins
         result = self.at(operand, at)
-        rows = 1
-        for s in indices.shape[:-1]:
-            rows *= s
-        batch = [d for d in range(len(updates.shape)) if d not in window]
-        for row in range(rows):
-            where, rest = [], row
-            for s in reversed(indices.shape[:-1]):
-                where.append(rest % s)
-                rest //= s
-            where.reverse()
+        lengths = [1 if d in index_batch else s for d, s in enumerate(indices.shape[:-1])]
+        scattered = [d for d in range(len(updates.shape)) if d not in window]
+        for row in itertools.product(*map(range, lengths)):
+            where = [affine.number(k) for k in row]
+            for d, k in zip(batch, index_batch, strict=True):
+                where[k] = at[d]
             inner: list[Index] = [affine.ZERO] * len(updates.shape)
-            for d, k in zip(batch, where, strict=True):
-                inner[d] = affine.number(k)
+            for d, place in zip(scattered, where, strict=True):
+                inner[d] = place
             moved, hit = iter(window), None
             for d in range(len(n.shape)):
+                if d in batch:
+                    continue
                 own = None if d in inserted else next(moved)
                 if d in axes:
-                    which = tuple(affine.number(k) for k in (*where, axes.index(d)))
+                    which = (*where, affine.number(axes.index(d)))
                     room = n.shape[d] - (1 if own is None else updates.shape[own])
                     if room or own is None:
                         start = self.start(indices, which, room) if clip else self.at(indices, which)
                         hit = self._hit(start, at[d], hit)
                     elif own is not None:  # a window as long as the axis starts at 0 or is dropped
-                        start = self.at(indices, which)
                         if not clip:
-                            hit = self._hit(start, affine.ZERO, hit)
+                            hit = self._hit(self.at(indices, which), affine.ZERO, hit)
                         inner[own] = at[d]
                 elif own is not None:
                     inner[own] = at[d]

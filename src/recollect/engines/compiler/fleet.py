@@ -79,12 +79,12 @@ class Fleet:
             return np.stack(arrays)[: self.runs]
         return np.concatenate([np.moveaxis(a, -1, 0) for a in arrays])[: self.runs]
 
-    def attach(self, program: Program, leaves: Sequence[Any] = ()) -> list[Attached]:
+    def attach(self, program: Program, leaves: Sequence[Any] | None = None) -> list[Attached]:
         """A program on every block, the leaves of its inputs set: shared ones alone, others with an axis over runs."""
         attached = []
         for k, block in enumerate(self.blocks):
             one = Attached(program, block)
-            for array, x, shared in zip(one.inputs, leaves, program.shared, strict=True):
+            for array, x, shared in zip(one.inputs, leaves or (), program.shared, strict=leaves is not None):
                 array[...] = x if shared else self._spread(np.asarray(x), k)
             attached.append(one)
         return attached

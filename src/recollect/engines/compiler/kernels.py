@@ -114,7 +114,8 @@ class Kernels:
         found = trace(tuple(affine.variable(v) for v in names))
         groups: list[tuple[int, ...]] = []
         for d in range(len(shape)):
-            if groups and self._joins(found, names, shape, groups[-1][-1], d):
+            last = next((k for k in reversed(groups[-1]) if shape[k] > 1), groups[-1][-1]) if groups else None
+            if last is not None and self._joins(found, names, shape, last, d):
                 groups[-1] = (*groups[-1], d)
             else:
                 groups.append((d,))
@@ -631,7 +632,7 @@ class Kernels:
     def scatter_many(self, n: Node) -> None:
         """A copy, and then each update at its place in order; updates outside are dropped."""
         w = self.w
-        kind, window, inserted, axes, clip = n.params
+        kind, window, inserted, axes, clip, together, index_batch = n.params
         operand, indices, updates = n.ins
         buffer = self._copy_of(n)
         batch = [d for d in range(len(updates.shape)) if d not in window]
@@ -645,6 +646,9 @@ class Kernels:
             moved = iter(window)
             places, inside, shift = [], None, None
             for d in range(len(n.shape)):
+                if d in together:
+                    places.append(where[index_batch[together.index(d)]])
+                    continue
                 own = None if d in inserted else next(moved)
                 places.append(affine.ZERO if own is None else done[own])
                 if d not in axes:

@@ -72,7 +72,7 @@ def contract(graph: Graph, outs: Sequence[Node]) -> list[Node]:
             pair = product(n.ins[0])
             if pair:
                 made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
-        if n.op == "scatter" and (math.prod(n.ins[1].shape[:-1]) > FEW_ROWS or _wide_window(n)):
+        if n.op == "scatter" and (_rows(n) > FEW_ROWS or _wide_window(n)):
             made = graph.make("scatter_many", ins, n.shape, n.dtype, n.params)
         if n.op == "dynamic_update_slice":
             update = n.ins[1]
@@ -98,11 +98,17 @@ def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) 
     return new
 
 
+def _rows(n: Node) -> int:
+    """To how many places of one array a scatter writes."""
+    batch = n.params[6]
+    return math.prod(s for d, s in enumerate(n.ins[1].shape[:-1]) if d not in batch)
+
+
 def _wide_window(n: Node) -> bool:
     """Whether a scatter's windows are part of an axis, more than one element of it."""
-    kind, window, inserted, places, _ = n.params
+    kind, window, inserted, places, _, batch, _ = n.params
     update = n.ins[2]
-    axes = [d for d in range(len(n.shape)) if d not in inserted]
+    axes = [d for d in range(len(n.shape)) if d not in (*inserted, *batch)]
     if kind not in ("set", "add"):
         return True
     return any(d in places and update.shape[w] > 1 for d, w in zip(axes, window, strict=True))

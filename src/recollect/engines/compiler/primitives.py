@@ -188,33 +188,34 @@ def _precision(graph: Graph, e: Any, x: list[Node]) -> Any:
 
 
 def _implementation(e: Any) -> Any:
-    aval = e.invars[0].aval
-    if aval.shape:
-        raise Unsupported("an array of keys (take them one at a time)")
-    return aval.dtype._impl
+    return e.invars[0].aval.dtype._impl
 
 
-def _traced(function: Callable, *like: Any) -> Any:
+def _traced(e: Any, function: Callable, *like: Any) -> Any:
+    """The jaxpr of a generator's function on the words of a key, or of each key of an array."""
+    for _ in e.invars[0].aval.shape:
+        function = jax.vmap(function)
     return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(shape, np.uint32) for shape in like))
 
 
 @rule("random_bits")
 def _bits(graph: Graph, e: Any, x: list[Node]) -> Any:
     impl, width, shape = _implementation(e), e.params["bit_width"], e.params["shape"]
-    return convert(graph, _traced(lambda k: impl.random_bits(k, width, shape), x[0].shape), x)
+    return convert(graph, _traced(e, lambda k: impl.random_bits(k, width, shape), x[0].shape), x)
 
 
 @rule("random_split")
 def _split_key(graph: Graph, e: Any, x: list[Node]) -> Any:
     impl, shape = _implementation(e), e.params["shape"]
-    return convert(graph, _traced(lambda k: impl.split(k, shape), x[0].shape), x)
+    return convert(graph, _traced(e, lambda k: impl.split(k, shape), x[0].shape), x)
 
 
 @rule("random_fold_in")
 def _fold_in(graph: Graph, e: Any, x: list[Node]) -> Any:
     impl = _implementation(e)
     data = graph.elementwise("bitcast", x[1], dtype="u") if x[1].dtype == "i" else x[1]
-    return convert(graph, _traced(impl.fold_in, x[0].shape, ()), [x[0], data])
+    data = graph.bcast(data, e.invars[0].aval.shape, ()) if data.shape == () else data
+    return convert(graph, _traced(e, impl.fold_in, x[0].shape, data.shape), [x[0], data])
 
 
 @rule("random_seed")
@@ -609,8 +610,6 @@ def _gather(graph: Graph, e: Any, x: list[Node]) -> Any:
 @rule("scatter", "scatter-add", "scatter_add", "scatter_mul", "scatter-mul", "scatter_min", "scatter_max", "scatter-min", "scatter-max")
 def _scatter(graph: Graph, e: Any, x: list[Node]) -> Any:
     d = e.params["dimension_numbers"]
-    if d.operand_batching_dims:
-        raise Unsupported("a scatter with batching dimensions")
     kind = e.primitive.name[8:].lstrip("-_") or "set"
     clip = "CLIP" in str(e.params["mode"])
     params = (
@@ -619,6 +618,8 @@ def _scatter(graph: Graph, e: Any, x: list[Node]) -> Any:
         tuple(d.inserted_window_dims),
         tuple(d.scatter_dims_to_operand_dims),
         clip,
+        tuple(d.operand_batching_dims),
+        tuple(d.scatter_indices_batching_dims),
     )
     return graph.make("scatter", x, _shape(e), x[0].dtype, params)
 

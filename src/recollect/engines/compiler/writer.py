@@ -311,7 +311,7 @@ class Writer:
             return self.gather(buffer, at)
         pointer = self.pointer(buffer, place)
         t = self.type(kind, wide, STORED)
-        align = 64 if buffer.lanes and kind != "b" else BYTES[kind]
+        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
         if step and self.scope.mask:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.load.v{self.width}{short}.p0"
@@ -337,7 +337,7 @@ class Writer:
         if kind == "b":
             text = self.new(f"zext {self.typed(value)} to {t}")
         pointer = self.pointer(buffer, place)
-        align = 64 if buffer.lanes and kind != "b" else BYTES[kind]
+        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
         if step and self.scope.mask:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.store.v{self.width}{short}.p0"
