@@ -143,6 +143,7 @@ LINES = {
     "cumulative": lambda x: (jnp.cumsum(x, 0), jax.lax.cummax(x, 1), jax.lax.cumsum(x, 1, reverse=True)),
     "sort": lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1), jax.lax.top_k(x, 2)),
     "concatenate": lambda x: (jnp.concatenate([x[:1], x * 2, x[3:]]), jnp.stack([x[:, 0], x[:, 1]], 1), jnp.pad(x, ((1, 2), (0, 3)))),
+    "tile": lambda x: (jnp.tile(x, (2, 3)), jnp.tile(x[0], 3) + 1, jnp.repeat(x, 2, axis=0)),
     "softmax": lambda x: (jax.nn.softmax(x), jax.nn.log_softmax(x, 0), jax.scipy.special.logsumexp(x, 1)),
     "scan": lambda x: jax.lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), jnp.zeros(5), x),
     "backwards": lambda x: jax.lax.scan(lambda c, r: (c + r, c * r), jnp.ones(5), x, reverse=True),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.graph import VIEWS, Graph, Node
 from recollect.engines.compiler.kernels import Kernels
-from recollect.engines.compiler.plan import Plan, contract, written_in_place
+from recollect.engines.compiler.plan import Plan, contract, replaced_in_place, written_in_place
 from recollect.engines.compiler.writer import Buffer, Writer
 
 
@@ -83,8 +83,9 @@ def emit(
     targets: list[Buffer | None] = []
     swapped = []
     outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs]))
+    over = replaced_in_place(state, outs)
     for k, (leaf, new) in enumerate(zip(state, outs[: len(state)], strict=True)):
-        swap = new is not leaf and leaf.shape != () and not new.op.endswith("_in_place")
+        swap = new is not leaf and leaf.shape != () and not over[k] and not new.op.endswith("_in_place")
         swapped.append(swap)
         same = Buffer(f"%s{k}", leaf.dtype, many)
         targets.append(None if new is leaf else argument(f"%t{k}", leaf) if swap else same)

@@ -7,7 +7,7 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Elements, Place, source
 from recollect.engines.compiler.graph import PARTS, VIEWS, Node, Unsupported
-from recollect.engines.compiler.plan import OPAQUE, Item, Plan, contract, same_places
+from recollect.engines.compiler.plan import OPAQUE, Item, Plan, contract, replaced_in_place, same_places
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
 
@@ -33,6 +33,7 @@ class Kernels:
         self.e.reduce_at = self.reduce_at
         self.f = self.e.f
         self.scratch: list[tuple[str, int]] = []  # pointer and bytes of arrays outside the stack
+        self.several: dict[int, list[Buffer]] = {}  # the results of a sort or a loop
         self.plan: Plan
 
     def allocate(self, size: int, kind: str) -> Buffer:
@@ -165,12 +166,10 @@ class Kernels:
         single = w.lanes == 1
         vector = single and sizes[-1] >= 4
         partial = [n for n in totals if n.params[2]]
+        apart = []  # sums whose order needs another loop, after this one: they may read what it stores
         if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0)):
-            for n in partial:  # the order of the sum needs another loop
-                self.scalars[n.id] = self.reduce_at(n, ())
+            apart = partial
             totals = [n for n in totals if n not in partial]
-            if not maps and not totals:
-                return
         slots = {n.id: (w.slot(n.dtype, vector or not single), self._neutral(n)) for n in totals}
         for slot, neutral in slots.values():
             w.put(slot, w.widen(neutral) if vector or not single else neutral)
@@ -194,7 +193,9 @@ class Kernels:
                 w.store(buffers[n.id], affine.linear(space, at), value)
 
         cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
-        if vector:
+        if not maps and not totals:
+            pass
+        elif vector:
             self.vector_loops(sizes, body)
         else:
             self.loops(sizes, body, cost)
@@ -205,6 +206,8 @@ class Kernels:
             if vector:
                 result = w.fold(result, lambda a, b, n=n: self.f.combine(n.params[0], a, b))
             self.scalars[n.id] = result
+        for n in apart:
+            self.scalars[n.id] = self.reduce_at(n, ())
 
     def vector_loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], outer: list[Index] | None = None) -> None:
         """Loops over all but the last size, and vectors along it, the last of them masked."""
@@ -729,7 +732,7 @@ class Kernels:
 
         if count > 1:
             self._lines_of(shape, axis, line)
-        self.several = {**getattr(self, "several", {}), n.id: buffers}
+        self.several[n.id] = buffers
 
     def part(self, n: Node) -> None:
         """One of several results."""
@@ -771,18 +774,33 @@ class Kernels:
         else:
             self.while_loop(n)
 
-    def _bind(self, body: Subgraph, memory: Sequence[Buffer]) -> None:
-        for leaf, buffer in zip(body.leaves, memory, strict=True):
-            self.buffers[leaf.id] = buffer
-
-    def _inside(self, body: Subgraph, memory: Sequence[Buffer], results: Sequence[Buffer]) -> None:
-        """One turn of a loop's body from ``memory`` to ``results``."""
+    def _inside(self, body: Subgraph, outs: Sequence[Node], memory: Sequence[Buffer], to: Sequence[Buffer | None]) -> None:
+        """One turn of a loop's body from ``memory`` to ``to``."""
         from recollect.engines.compiler.emission import emit_graph
 
-        self._bind(body, memory)
+        for leaf, buffer in zip(body.leaves, memory, strict=True):
+            self.buffers[leaf.id] = buffer
         keep_targets, keep_plan = self.targets, self.plan
-        emit_graph(self, body.graph, body.leaves, contract(body.graph, body.outs), list(results))
+        emit_graph(self, body.graph, body.leaves, outs, list(to))
         self.targets, self.plan, self.e.plan = keep_targets, keep_plan, keep_plan
+
+    def _carried(self, body: Subgraph, first: int, carry: Sequence[Buffer], masked: bool) -> tuple[list[Node], list, list]:
+        """The body's outputs, where each new carry goes (None: it stays), and which must be copied back."""
+        outs = contract(body.graph, body.outs)
+        leaves = body.leaves[first : first + len(carry)]
+        over = [False] * len(carry) if masked else replaced_in_place(leaves, outs)
+        to: list[Buffer | None] = []
+        back: list[tuple[Buffer, Buffer, int]] = []
+        for leaf, o, buffer, directly in zip(leaves, outs, carry, over, strict=False):
+            if o is leaf:
+                to.append(None)
+            elif directly:
+                to.append(buffer)
+            else:
+                fresh = self.allocate(o.size, o.dtype)
+                to.append(fresh)
+                back.append((fresh, buffer, o.size))
+        return outs, to, back
 
     def scan(self, n: Node) -> None:
         """A loop of known length."""
@@ -794,18 +812,18 @@ class Kernels:
             carry.append(self.allocate(i.size, i.dtype))
             self.fill(carry[-1], i)
         rows = [self.in_memory(i) for i in n.ins[consts + carries :]]
-        outs = body.outs
-        stacked = [self.allocate(o.size * length, o.dtype) for o in outs[carries:]]
-        fresh = [self.allocate(o.size, o.dtype) for o in outs[:carries]]
+        stacked = [self.allocate(o.size * length, o.dtype) for o in body.outs[carries:]]
+        outs, to, back = self._carried(body, consts, carry, False)
         with w.loop(length) as t:
             w.scope.fence = True
             k = affine.add(affine.number(length - 1), affine.scale(t, -1)) if reverse else t
-            xs = [b._replace(pointer=w.pointer(b, affine.scale(k, leaf.size))) for b, leaf in zip(rows, body.leaves[consts + carries :], strict=True)]
-            ys = [b._replace(pointer=w.pointer(b, affine.scale(k, o.size))) for b, o in zip(stacked, outs[carries:], strict=True)]
-            self._inside(body, [*fixed, *carry, *xs], [*fresh, *ys])
-            for old, new, o in zip(carry, fresh, outs[:carries], strict=True):
-                self._copy(new, old, o.size)
-        self.several = {**getattr(self, "several", {}), n.id: [*carry, *stacked]}
+            row = lambda b, size: b._replace(pointer=w.pointer(b, affine.scale(k, size)))  # noqa: E731
+            xs = [row(b, leaf.size) for b, leaf in zip(rows, body.leaves[consts + carries :], strict=True)]
+            ys = [row(b, o.size) for b, o in zip(stacked, outs[carries:], strict=True)]
+            self._inside(body, outs, [*fixed, *carry, *xs], [*to, *ys])
+            for new, old, size in back:
+                self._copy(new, old, size)
+        self.several[n.id] = [*carry, *stacked]
 
     def while_loop(self, n: Node) -> None:
         """A loop that goes on while some lane has not finished; lanes that have keep what they have."""
@@ -816,27 +834,30 @@ class Kernels:
         for i in n.ins[nc + nb :]:
             carry.append(self.allocate(i.size, i.dtype))
             self.fill(carry[-1], i)
-        fresh = [self.allocate(o.size, o.dtype) for o in body.outs]
+        outs, to, back = self._carried(body, nb, carry, w.lanes > 1)
         going = self.allocate(1, "b")
         k = w.serial()
         w.line(f"br label %w{k}")
         w.scope.lines.append(f"w{k}:")
         with w.branch("true"):  # a scope of its own; its code is inside the loop
-            self._inside(test, [*fixed[:nc], *carry], [going])
+            self._inside(test, contract(test.graph, test.outs), [*fixed[:nc], *carry], [going])
             on = w.load(going, affine.ZERO)
             w.line(f"br i1 {w.any(on)}, label %y{k}, label %z{k}")
             w.scope.lines.append(f"y{k}:")
-            self._inside(body, [*fixed[nc:], *carry], fresh)
-            for old, new, o in zip(carry, fresh, body.outs, strict=True):
+            self._inside(body, outs, [*fixed[nc:], *carry], to)
+            for new, old, size in back:
+                if w.lanes == 1:
+                    self._copy(new, old, size)
+                    continue
 
-                def keep(v: list[Index], old: Buffer = old, new: Buffer = new) -> None:
-                    value = w.load(new, v[0])
-                    w.store(old, v[0], w.choose(w.load(going, affine.ZERO), value, w.load(old, v[0])) if old.lanes else value)
+                def keep(v: list[Index], new: Buffer = new, old: Buffer = old) -> None:
+                    value = w.choose(w.load(going, affine.ZERO), w.load(new, v[0]), w.load(old, v[0]))
+                    w.store(old, v[0], value)
 
-                self.loops([o.size], keep, 4)
+                self.loops([size], keep, 4)
             w.line(f"br label %w{k}")
             w.scope.lines.append(f"z{k}:")
-        self.several = {**getattr(self, "several", {}), n.id: carry}
+        self.several[n.id] = carry
 
 
 class _Sum:

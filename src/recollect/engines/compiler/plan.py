@@ -98,6 +98,31 @@ def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) 
     return new
 
 
+def replaced_in_place(state: Sequence[Node], outs: Sequence[Node]) -> list[bool]:
+    """Which outputs may be written over the state they replace: each of its elements is read once, for that output.
+
+    ``outs`` may be more than the state; the state's own come first.
+    """
+    users: dict[int, list[Node]] = {}
+    for n in reachable(outs):
+        for i in n.ins:
+            users.setdefault(i.id, []).append(n)
+    wanted = [n.id for n in outs]
+
+    def only(leaf: Node, o: Node) -> bool:
+        n = leaf
+        while n is not o:
+            readers = users.get(n.id, [])
+            if len(readers) != 1 or n.id in wanted:
+                return False
+            n = readers[0]
+            if n.op in VIEWS or n.op in STORED_OPS or n.op in OPAQUE or n.op == "reduce" or n.shape != leaf.shape:
+                return False
+        return o.op != "select" and wanted.count(o.id) == 1 and o is not leaf
+
+    return [leaf.shape != () and only(leaf, o) for leaf, o in zip(state, outs, strict=False)]
+
+
 def _rows(n: Node) -> int:
     """To how many places of one array a scatter writes."""
     batch = n.params[6]

@@ -490,6 +490,13 @@ def _stack(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.concat([graph.reshape(n, (*n.shape[:axis], 1, *n.shape[axis:])) for n in x], axis)
 
 
+@rule("tile")
+def _tile(graph: Graph, e: Any, x: list[Node]) -> Any:
+    reps, n = e.params["reps"], x[0]
+    between = [size for pair in zip(reps, n.shape, strict=True) for size in pair]
+    return graph.reshape(graph.bcast(n, between, range(1, 2 * len(reps), 2)), _shape(e))
+
+
 @rule("unstack")
 def _unstack(graph: Graph, e: Any, x: list[Node]) -> Any:
     axis, n = e.params["axis"], x[0]
