@@ -168,6 +168,10 @@ def test_a_while_loop_stops_for_each_lane_on_its_own():
     def collatz(n):
         return jax.lax.while_loop(lambda c: c[0] > 1, lambda c: (jnp.where(c[0] % 2 == 0, c[0] // 2, 3 * c[0] + 1), c[1] + 1), (n, 0))
 
+    def counted(n):
+        return jax.lax.fori_loop(0, n, lambda k, c: (c[0].at[k].set(k * 2.0), c[1] + c[0].sum()), (jnp.zeros((9, 3)), 0.0))
+
+    compare(counted, *[(np.int32(n),) for n in (0, 3, 9, 1, 5)])
     compare(collatz, *[(np.int32(n),) for n in (1, 6, 27, 97, 2)], exact=True)
 
 

@@ -7,7 +7,7 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Elements, Place, source
 from recollect.engines.compiler.graph import PARTS, VIEWS, Node, Unsupported
-from recollect.engines.compiler.plan import OPAQUE, Item, Plan, contract, replaced_in_place, same_places
+from recollect.engines.compiler.plan import OPAQUE, Item, Plan, contract, replaced_in_place, same_places, written_in_place
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
 
@@ -34,6 +34,7 @@ class Kernels:
         self.f = self.e.f
         self.scratch: list[tuple[str, int]] = []  # pointer and bytes of arrays outside the stack
         self.several: dict[int, list[Buffer]] = {}  # the results of a sort or a loop
+        self.going: Value | None = None  # in a loop that not all lanes are in: those that are
         self.plan: Plan
 
     def allocate(self, size: int, kind: str) -> Buffer:
@@ -632,6 +633,12 @@ class Kernels:
         self.fill(buffer, n.ins[0])
         return buffer
 
+    def _going(self, n: Node, where: Value | None) -> Value | None:
+        """Lanes that have left a loop write nothing in place."""
+        if self.going is None or not n.op.endswith("_in_place"):
+            return where
+        return self.going if where is None else self.w.do("and", where, self.going)
+
     def scatter_many(self, n: Node) -> None:
         """A copy, and then each update at its place in order; updates outside are dropped."""
         w = self.w
@@ -672,7 +679,7 @@ class Kernels:
             if kind != "set":
                 how = {"add": "sum", "mul": "prod"}.get(kind, kind)
                 value = self.f.combine(how, w.gather(buffer, at), value)
-            w.scatter(buffer, at, value, inside)
+            w.scatter(buffer, at, value, self._going(n, inside))
 
         if updates.size:
             nest([])
@@ -692,7 +699,7 @@ class Kernels:
 
         def body(variables: list[Index]) -> None:
             at = w.do("add", shift, w.index_value(affine.linear(n.shape, variables)))
-            w.scatter(buffer, at, self.e.at(update, tuple(variables)), None)
+            w.scatter(buffer, at, self.e.at(update, tuple(variables)), self._going(n, None))
 
         self.loops(update.shape, body, 4)
         self.buffers[n.id] = buffer
@@ -786,15 +793,15 @@ class Kernels:
 
     def _carried(self, body: Subgraph, first: int, carry: Sequence[Buffer], masked: bool) -> tuple[list[Node], list, list]:
         """The body's outputs, where each new carry goes (None: it stays), and which must be copied back."""
-        outs = contract(body.graph, body.outs)
         leaves = body.leaves[first : first + len(carry)]
+        outs = written_in_place(body.graph, leaves, contract(body.graph, body.outs))
         over = [False] * len(carry) if masked else replaced_in_place(leaves, outs)
         to: list[Buffer | None] = []
         back: list[tuple[Buffer, Buffer, int]] = []
         for leaf, o, buffer, directly in zip(leaves, outs, carry, over, strict=False):
             if o is leaf:
                 to.append(None)
-            elif directly:
+            elif directly or o.op.endswith("_in_place"):
                 to.append(buffer)
             else:
                 fresh = self.allocate(o.size, o.dtype)
@@ -844,7 +851,9 @@ class Kernels:
             on = w.load(going, affine.ZERO)
             w.line(f"br i1 {w.any(on)}, label %y{k}, label %z{k}")
             w.scope.lines.append(f"y{k}:")
+            around, self.going = self.going, on if w.lanes > 1 else None
             self._inside(body, outs, [*fixed[nc:], *carry], to)
+            self.going = around
             for new, old, size in back:
                 if w.lanes == 1:
                     self._copy(new, old, size)
