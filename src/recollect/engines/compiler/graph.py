@@ -51,6 +51,13 @@ class Node:
         return math.prod(self.shape)
 
 
+def node(op: str, ins: tuple[Node, ...], shape: tuple[int, ...], dtype: str, params: Any = (), value: Any = None) -> Node:
+    """A node of its own, whether or not there is one like it."""
+    made = Node(op, ins, shape, dtype, params, value)
+    made.id = next(_SERIAL)
+    return made
+
+
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     return a / b if a.dtype.kind == "f" else None
 
@@ -94,12 +101,10 @@ class Graph:
         """The node of this operation, the one there is or a new one."""
         data = None if value is None else (value.tobytes(), value.shape)
         key = (op, tuple(n.id for n in ins), tuple(shape), dtype, params, data)
-        node = self._known.get(key)
-        if node is None:
-            node = Node(op, tuple(ins), tuple(int(s) for s in shape), dtype, params, value)
-            node.id = next(_SERIAL)
-            self._known[key] = node
-        return node
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = node(op, tuple(ins), tuple(int(s) for s in shape), dtype, params, value)
+        return known
 
     def const(self, value: Any, dtype: str | None = None) -> Node:
         """A constant; one that is the same everywhere is a scalar broadcast."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Elements, Place, source
-from recollect.engines.compiler.graph import PARTS, VIEWS, Node, Unsupported
+from recollect.engines.compiler.graph import PARTS, VIEWS, Node, node
 from recollect.engines.compiler.plan import OPAQUE, Item, Plan, contract, replaced_in_place, same_places, written_in_place
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
@@ -423,6 +423,11 @@ class Kernels:
         names = [f"%axis{k}" for k in range(len(counts))]
         found = trace(self.spread(n.shape, groups, [affine.variable(v) for v in names]))
         along = None if partial else self._best_axis(counts, names, found)
+        if along is None and not partial and (turned := self._turned(n)) is not None:
+            self.targets = {**self.targets, turned.id: buffer}
+            self.reduction(turned)
+            self.buffers[n.id] = buffer
+            return
         last = len(counts) - 1 if along is None else along
         order = [k for k in range(len(counts)) if k != last]
 
@@ -460,6 +465,38 @@ class Kernels:
 
         nest({})
         self.buffers[n.id] = buffer
+
+    def _turned(self, n: Node) -> Node | None:
+        """A sum of products, neither factor of which runs along the last axis, with one of them turned so that it does.
+
+        Worth it for a product of matrices, where each element of the turned factor is read many times.
+        """
+        summed, width = self._reduced(n), n.shape[-1]
+        if len(n.ins) != 2 or width < 8 or n.size < 16 * width:
+            return None
+        names = [f"%axis{d}" for d in range(len(n.shape))]
+        at = tuple(affine.variable(v) for v in names)
+        for k in (1, 0):
+            found = [p for p, _ in self._trace(n.ins[k], self._inner(n, at, [affine.ZERO] * len(summed)))]
+            if not found or any(affine.factor(p, v) for p in found for v in names[:-1]):
+                continue
+            copy = self.allocate(math.prod(summed) * width, n.ins[k].dtype)
+
+            def body(variables: list[Index], k: int = k, copy: Buffer = copy) -> None:
+                j, along = variables[0], variables[1:]
+                place = (*[affine.ZERO] * (len(n.shape) - 1), j)
+                value = self.e.at(n.ins[k], self._inner(n, place, along))
+                self.w.store(copy, affine.linear([*summed, width], [*along, j]), value)
+
+            self.loops([width, *summed], body, 2)
+            leaf = node("leaf", (), (*summed, width), n.ins[k].dtype, ("turned", n.id))
+            self.buffers[leaf.id] = copy
+            space = n.ins[k].shape
+            kept = [d for d in range(len(space)) if d not in n.params[1]]
+            spread = node("bcast", (leaf,), space, leaf.dtype, (*n.params[1], kept[-1]))
+            factors = (n.ins[0], spread) if k else (spread, n.ins[1])
+            return node("reduce", factors, n.shape, n.dtype, n.params)
+        return None
 
     def _best_axis(self, counts: list[int], names: list[str], found: list[tuple[Index, bool]]) -> int | None:
         """The axis along which most reads are of neighbours, or None if none is worth a vector."""
@@ -896,5 +933,3 @@ STORED_BY: dict[str, Callable[[Kernels, Node], None]] = {
     "part": Kernels.part,
     "loop": Kernels.program_loop,
 }
-
-__all__ = ["Kernels", "Unsupported"]
