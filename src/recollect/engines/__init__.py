@@ -7,7 +7,7 @@ agent. Imports `errors`, `prng`, `cores`, `reservoir`, `agents`, `envs`, `store`
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.engines.compiler import Unsupported, compile  # noqa: A004
+    from recollect.engines.compiler import Unsupported, compile
 
 __all__ = ["Unsupported", "compile"]
 

@@ -2,14 +2,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from engines.compiler.compared import compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.compiler.compared import compare
 from recollect import engines, prng
 from recollect.engines.compiler import Unsupported
 
-EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.3, 2.0, -7.5, 1e-3, 88.0, -90.0, 1e10, -1e10, np.inf, -np.inf, np.nan], np.float32)
+EDGES = np.array(
+    [0.0, -0.0, 1.0, -1.0, 0.5, -0.3, 2.0, -7.5, 1e-3, 88.0, -90.0, 1e10, -1e10, np.inf, -np.inf, np.nan], np.float32
+)
 WHOLE = np.array([0, 1, -1, 2, 7, -7, 31, 32, 33, 2**31 - 1, -(2**31), 12345, -99, 64, 3, 5], np.int32)
 
 UNARY = {
@@ -79,7 +81,11 @@ def _rows(shape, count=2):
 @given(shapes, st.data())
 def test_reductions_of_any_shape(shape, data):
     axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1).map(sorted).map(tuple))
-    compare(lambda x: (x.sum(axes), x.max(axes), (x > 0).all(axes), x.prod(axes)), *[(x,) for x in _rows(shape)], tolerance=2e-5)
+    compare(
+        lambda x: (x.sum(axes), x.max(axes), (x > 0).all(axes), x.prod(axes)),
+        *[(x,) for x in _rows(shape)],
+        tolerance=2e-5,
+    )
 
 
 @pytest.mark.parametrize("shape", [(200,), (7, 33), (3, 5, 7), (16, 16), (40, 3)])
@@ -142,7 +148,11 @@ LINES = {
     "argmax": lambda x: (jnp.argmax(x), jnp.argmin(x, 1), jnp.argmax(x, 0)),
     "cumulative": lambda x: (jnp.cumsum(x, 0), jax.lax.cummax(x, 1), jax.lax.cumsum(x, 1, reverse=True)),
     "sort": lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1), jax.lax.top_k(x, 2)),
-    "concatenate": lambda x: (jnp.concatenate([x[:1], x * 2, x[3:]]), jnp.stack([x[:, 0], x[:, 1]], 1), jnp.pad(x, ((1, 2), (0, 3)))),
+    "concatenate": lambda x: (
+        jnp.concatenate([x[:1], x * 2, x[3:]]),
+        jnp.stack([x[:, 0], x[:, 1]], 1),
+        jnp.pad(x, ((1, 2), (0, 3))),
+    ),
     "tile": lambda x: (jnp.tile(x, (2, 3)), jnp.tile(x[0], 3) + 1, jnp.repeat(x, 2, axis=0)),
     "softmax": lambda x: (jax.nn.softmax(x), jax.nn.log_softmax(x, 0), jax.scipy.special.logsumexp(x, 1)),
     "scan": lambda x: jax.lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), jnp.zeros(5), x),
@@ -166,10 +176,14 @@ def test_not_a_number_is_the_largest_and_sorts_last():
 
 def test_a_while_loop_stops_for_each_lane_on_its_own():
     def collatz(n):
-        return jax.lax.while_loop(lambda c: c[0] > 1, lambda c: (jnp.where(c[0] % 2 == 0, c[0] // 2, 3 * c[0] + 1), c[1] + 1), (n, 0))
+        return jax.lax.while_loop(
+            lambda c: c[0] > 1, lambda c: (jnp.where(c[0] % 2 == 0, c[0] // 2, 3 * c[0] + 1), c[1] + 1), (n, 0)
+        )
 
     def counted(n):
-        return jax.lax.fori_loop(0, n, lambda k, c: (c[0].at[k].set(k * 2.0), c[1] + c[0].sum()), (jnp.zeros((9, 3)), 0.0))
+        return jax.lax.fori_loop(
+            0, n, lambda k, c: (c[0].at[k].set(k * 2.0), c[1] + c[0].sum()), (jnp.zeros((9, 3)), 0.0)
+        )
 
     compare(counted, *[(np.int32(n),) for n in (0, 3, 9, 1, 5)])
     compare(collatz, *[(np.int32(n),) for n in (1, 6, 27, 97, 2)], exact=True)

@@ -17,7 +17,9 @@ from recollect.engines.host import Host, blank_rows
 from recollect.envs.signed_informant import SignedInformant
 from recollect.envs.t_maze import TMaze
 
-pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="compiled code is compared with XLA's on one CPU")
+pytestmark = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="compiled code is compared with XLA's on one CPU"
+)
 
 PAIRS = {
     "robust": (EpisodicActorCritic(memory_size=3), SecretInformant(length=4, actions=2)),
@@ -43,7 +45,9 @@ def _started(agent, env):
 
 
 def _compiled(agent, env, runs, lanes):
-    step, _ = compiled._programs.__wrapped__(jax.tree.structure(agent), env, compiled.LEAST_BINS, lanes, (True,) * _inputs(agent))
+    step, _ = compiled._programs.__wrapped__(
+        jax.tree.structure(agent), env, compiled.LEAST_BINS, lanes, (True,) * _inputs(agent)
+    )
     fleet = Fleet(step.state, RUNS, lanes)
     fleet.load(runs)
     for call in fleet.attach(step, [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, LIMITS)]):
@@ -67,7 +71,14 @@ def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     one = functools.partial(loop.step_run, env=env)
 
     def many(agent, run):
-        return jax.lax.scan(lambda r, _: (one(agent, run=r, episodes=LIMITS[0], bin_size=LIMITS[1], cap=LIMITS[2], max_steps=LIMITS[3]), None), run, length=STEPS)[0]
+        return jax.lax.scan(
+            lambda r, _: (
+                one(agent, run=r, episodes=LIMITS[0], bin_size=LIMITS[1], cap=LIMITS[2], max_steps=LIMITS[3]),
+                None,
+            ),
+            run,
+            length=STEPS,
+        )[0]
 
     wanted = _numbers(jax.jit(jax.vmap(many))(agents, runs))
     alone, together = (_numbers(_compiled(agent, env, runs, lanes)) for lanes in (1, 4))

@@ -21,7 +21,7 @@ def variable(name: str) -> Index:
 
 
 def add(a: Index, b: Index) -> Index:
-    """a + b."""
+    """A + b."""
     if not a[1]:
         return (a[0] + b[0], b[1])
     if not b[1]:
@@ -33,7 +33,7 @@ def add(a: Index, b: Index) -> Index:
 
 
 def scale(a: Index, k: int) -> Index:
-    """k · a."""
+    """K · a."""
     if k == 1:
         return a
     if k == 0:

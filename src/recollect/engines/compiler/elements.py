@@ -29,7 +29,9 @@ def source(n: Node, at: Place) -> Place:
         return tuple(places)
     if n.op == "slice":
         starts, steps = n.params
-        return tuple(affine.add(affine.scale(i, s), affine.number(b)) for i, b, s in zip(at, starts, steps, strict=True))
+        return tuple(
+            affine.add(affine.scale(i, s), affine.number(b)) for i, b, s in zip(at, starts, steps, strict=True)
+        )
     if n.op == "rev":
         return tuple(
             affine.add(affine.number(n.shape[d] - 1), affine.scale(i, -1)) if d in n.params else i
@@ -128,7 +130,9 @@ class Elements:
                 )
                 result = self.at(n, moved(0))
                 for k in range(1, room + 1):
-                    hit = w.remember(("is", start.text, k), lambda k=k: w.do("icmp eq", start, w.const("i", k), kind="b"))
+                    hit = w.remember(
+                        ("is", start.text, k), lambda k=k: w.do("icmp eq", start, w.const("i", k), kind="b")
+                    )
                     result = w.choose(hit, self.at(n, moved(k)), result)
                 return result
         buffer = self.address(n)

@@ -104,7 +104,7 @@ def emit(
         *_entry(names, swapped, len(state), len(inputs), len(outputs)),
         *sorted(w.declared),
         f"attributes #0 = {{ noinline nounwind {vector} }}",
-        'attributes #1 = { nounwind willreturn memory(none) }',
+        "attributes #1 = { nounwind willreturn memory(none) }",
         f"attributes #2 = {{ nounwind {vector} }}",
     ]
     return Emitted("\n".join(body) + "\n", tuple(swapped), tuple(size for _, size in kernels.scratch), len(plan.items))

@@ -29,7 +29,9 @@ class Attached:
             aligned(s if one else (*s, *lanes), k)
             for s, k, one in zip(program.inputs.shapes, program.inputs.kinds, shared, strict=True)
         ]
-        self.outputs = [aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)]
+        self.outputs = [
+            aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)
+        ]
         self._scratch = [aligned((size,), "b") for size in program.emitted.scratch]
         self._table = np.array([a.ctypes.data for a in (*self.inputs, *self.outputs, *self._scratch)], np.uintp)
         self.pointers = (*memory.pointers, self._table.ctypes.data)

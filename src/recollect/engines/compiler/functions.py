@@ -311,7 +311,13 @@ class Functions:
         if op == "neg":
             return w.do("fneg", x[0]) if kind == "f" else w.do("sub", w.const(kind, 0), x[0])
         if op == "abs":
-            return w.call("fabs", x[0]) if kind == "f" else w.call("abs", x[0], extra=", i1 false") if kind == "i" else x[0]
+            return (
+                w.call("fabs", x[0])
+                if kind == "f"
+                else w.call("abs", x[0], extra=", i1 false")
+                if kind == "i"
+                else x[0]
+            )
         if op == "pow" and x[1].kind != "f":
             x = [x[0], self.convert(x[1], "f")]
         if op in LIBM:

@@ -51,7 +51,9 @@ class Node:
         return math.prod(self.shape)
 
 
-def node(op: str, ins: tuple[Node, ...], shape: tuple[int, ...], dtype: str, params: Any = (), value: Any = None) -> Node:
+def node(
+    op: str, ins: tuple[Node, ...], shape: tuple[int, ...], dtype: str, params: Any = (), value: Any = None
+) -> Node:
     """A node of its own, whether or not there is one like it."""
     made = Node(op, ins, shape, dtype, params, value)
     made.id = next(_SERIAL)
@@ -209,7 +211,9 @@ class Graph:
             return self.transpose(n.ins[0], tuple(n.params[d] for d in order))
         return self.make("transpose", (n,), shape, n.dtype, order)
 
-    def slice(self, n: Node, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None) -> Node:
+    def slice(
+        self, n: Node, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None
+    ) -> Node:
         """A part with constant bounds."""
         steps = tuple(strides or (1,) * len(starts))
         starts = tuple(int(s) for s in starts)

@@ -7,7 +7,15 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Elements, Place, source
 from recollect.engines.compiler.graph import PARTS, VIEWS, Node, node
-from recollect.engines.compiler.plan import OPAQUE, Item, Plan, contract, replaced_in_place, same_places, written_in_place
+from recollect.engines.compiler.plan import (
+    OPAQUE,
+    Item,
+    Plan,
+    contract,
+    replaced_in_place,
+    same_places,
+    written_in_place,
+)
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
 
@@ -210,7 +218,9 @@ class Kernels:
         for n in apart:
             self.scalars[n.id] = self.reduce_at(n, ())
 
-    def vector_loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], outer: list[Index] | None = None) -> None:
+    def vector_loops(
+        self, sizes: Sequence[int], body: Callable[[list[Index]], None], outer: list[Index] | None = None
+    ) -> None:
         """Loops over all but the last size, and vectors along it, the last of them masked."""
         w, variables = self.w, list(outer or [])
         if len(variables) < len(sizes) - 1:
@@ -301,7 +311,9 @@ class Kernels:
         for _ in places:
             slots.append(w.slot(n.dtype, wide))
             w.put(slots[-1], w.widen(neutral) if wide else neutral)
-        groups = self.merged(sizes, lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))])
+        groups = self.merged(
+            sizes, lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))]
+        )
         counts = [math.prod(sizes[d] for d in g) for g in groups]
 
         def body(variables: list[Index]) -> None:
@@ -360,7 +372,9 @@ class Kernels:
             parts = [self.f.combine(n.params[0], parts[k], parts[k + half]) for k in range(half)]
         return parts[0]
 
-    def _in_parts_along(self, n: Node, places: list[Place], sizes: list[int], groups: list, counts: list[int]) -> list[Value]:
+    def _in_parts_along(
+        self, n: Node, places: list[Place], sizes: list[int], groups: list, counts: list[int]
+    ) -> list[Value]:
         """The partial sums are the elements of one vector."""
         w = self.w
         slots = [w.slot(n.dtype, True) for _ in places]
@@ -412,7 +426,11 @@ class Kernels:
             return
         if w.lanes > 1:
             groups = [(d,) for d in range(len(n.shape))]
-            self.loops(list(n.shape), lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at))), self.plan.cost[n.id])
+            self.loops(
+                list(n.shape),
+                lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at))),
+                self.plan.cost[n.id],
+            )
             self.buffers[n.id] = buffer
             return
         partial = n.params[2]
@@ -433,7 +451,8 @@ class Kernels:
 
         def write(fixed: dict[int, Index], variables: list[Index]) -> None:
             places = [
-                self.spread(n.shape, groups, [v if k == last else fixed[k] for k in range(len(counts))]) for v in variables
+                self.spread(n.shape, groups, [v if k == last else fixed[k] for k in range(len(counts))])
+                for v in variables
             ]
             for at, value in zip(places, self.reduce_many(n, places), strict=True):
                 w.store(buffer, affine.linear(n.shape, at), value)
@@ -502,7 +521,10 @@ class Kernels:
         """The axis along which most reads are of neighbours, or None if none is worth a vector."""
         best, score = None, 0
         for k, (count, name) in enumerate(zip(counts, names, strict=True)):
-            steps = [0 if not affine.factor(p, name) else 1 if affine.factor(p, name) == 1 and not c else -4 for p, c in found]
+            steps = [
+                0 if not affine.factor(p, name) else 1 if affine.factor(p, name) == 1 and not c else -4
+                for p, c in found
+            ]
             total = sum(steps)
             if count >= 4 and total > score:
                 best, score = k, total
@@ -758,7 +780,9 @@ class Kernels:
                 sign = "s" if a.kind == "i" else "u"
                 return w.do(f"icmp {sign}gt", a, b, kind="b"), w.do("icmp eq", a, b, kind="b")
             nan_a, nan_b = (w.do("fcmp uno", x, x, kind="b") for x in (a, b))
-            later = w.do("or", w.do("fcmp ogt", a, b, kind="b"), w.do("and", nan_a, w.do("xor", nan_b, w.const("b", True))))
+            later = w.do(
+                "or", w.do("fcmp ogt", a, b, kind="b"), w.do("and", nan_a, w.do("xor", nan_b, w.const("b", True)))
+            )
             return later, w.do("or", w.do("fcmp oeq", a, b, kind="b"), w.do("and", nan_a, nan_b))
 
         def line(place: Callable[[Index], Place]) -> None:
@@ -818,7 +842,9 @@ class Kernels:
         else:
             self.while_loop(n)
 
-    def _inside(self, body: Subgraph, outs: Sequence[Node], memory: Sequence[Buffer], to: Sequence[Buffer | None]) -> None:
+    def _inside(
+        self, body: Subgraph, outs: Sequence[Node], memory: Sequence[Buffer], to: Sequence[Buffer | None]
+    ) -> None:
         """One turn of a loop's body from ``memory`` to ``to``."""
         from recollect.engines.compiler.emission import emit_graph
 
@@ -828,7 +854,9 @@ class Kernels:
         emit_graph(self, body.graph, body.leaves, outs, list(to))
         self.targets, self.plan, self.e.plan = keep_targets, keep_plan, keep_plan
 
-    def _carried(self, body: Subgraph, first: int, carry: Sequence[Buffer], masked: bool) -> tuple[list[Node], list, list]:
+    def _carried(
+        self, body: Subgraph, first: int, carry: Sequence[Buffer], masked: bool
+    ) -> tuple[list[Node], list, list]:
         """The body's outputs, where each new carry goes (None: it stays), and which must be copied back."""
         leaves = body.leaves[first : first + len(carry)]
         outs = written_in_place(body.graph, leaves, contract(body.graph, body.outs))

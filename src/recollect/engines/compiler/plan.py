@@ -249,9 +249,7 @@ class Plan:
             elif n.op in ("cumulative", "arg"):
                 each = n.ins[0].size
             for k, i in enumerate(n.ins):
-                if n.op == "concat":
-                    count[i.id] += i.size
-                elif n.op in STORED_OPS - {"cumulative", "arg"}:
+                if n.op == "concat" or n.op in STORED_OPS - {"cumulative", "arg"}:
                     count[i.id] += i.size
                 elif n.op == "dynamic_slice" and k == 0:
                     count[i.id] += 0
@@ -389,7 +387,8 @@ class Plan:
                 fused = same and items[at[m.id]].space == space and m.op != "reduce"
                 ready = max(ready, at[m.id] + (0 if fused else 1))
             place = next(
-                (k for k in range(ready, len(items)) if items[k].space == space and touches[k] & (reads | set(needs))), None
+                (k for k in range(ready, len(items)) if items[k].space == space and touches[k] & (reads | set(needs))),
+                None,
             )
             if place is None:
                 items.append(Item([n], space))

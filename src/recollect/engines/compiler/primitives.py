@@ -106,9 +106,7 @@ def _cond(graph: Graph, e: Any, x: list[Node]) -> Any:
     for k in range(1, len(outs)):
         last = k == len(outs) - 1
         chosen = (
-            index
-            if index.dtype == "b"
-            else graph.elementwise("ge" if last else "eq", index, graph.const(np.int32(k)))
+            index if index.dtype == "b" else graph.elementwise("ge" if last else "eq", index, graph.const(np.int32(k)))
         )
         results = [graph.elementwise("select", chosen, a, b) for a, b in zip(results, outs[k], strict=True)]
     return results
@@ -127,8 +125,16 @@ def _scan(graph: Graph, e: Any, x: list[Node]) -> Any:
             carry, rows = out[:carries], [*rows, out[carries:]]
         rows = rows[::-1] if p["reverse"] else rows
         if not length:
-            return [*carry, *(graph.bcast(graph.const(0, letter(v.aval.dtype)), _physical(v.aval), ()) for v in e.outvars[carries:])]
-        stacked = [graph.concat([graph.reshape(n, (1, *n.shape)) for n in column], 0) for column in zip(*rows, strict=True)]
+            return [
+                *carry,
+                *(
+                    graph.bcast(graph.const(0, letter(v.aval.dtype)), _physical(v.aval), ())
+                    for v in e.outvars[carries:]
+                ),
+            ]
+        stacked = [
+            graph.concat([graph.reshape(n, (1, *n.shape)) for n in column], 0) for column in zip(*rows, strict=True)
+        ]
         return [*carry, *stacked]
     body = subgraph(p["jaxpr"], [(n.shape, n.dtype) for n in [*fixed, *carry]] + [(n.shape[1:], n.dtype) for n in xs])
     params = ("scan", body, consts, carries, length, bool(p["reverse"]))
@@ -519,7 +525,10 @@ def _pad(graph: Graph, e: Any, x: list[Node]) -> Any:
         result = graph.slice(result, starts, stops)
         low, high = max(low, 0), max(high, 0)
         if low or high:
-            sized = [graph.bcast(value, tuple(n if d == axis else s for d, s in enumerate(result.shape)), ()) for n in (low, high)]
+            sized = [
+                graph.bcast(value, tuple(n if d == axis else s for d, s in enumerate(result.shape)), ())
+                for n in (low, high)
+            ]
             result = graph.concat([sized[0], result, sized[1]], axis)
     return result
 
@@ -531,7 +540,9 @@ def _reduction(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.reduce(e.primitive.name[7:], x[0], e.params["axes"])
 
 
-RULES.update(dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"), _reduction))
+RULES.update(
+    dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"), _reduction)
+)
 
 
 @rule("argmax", "argmin")
@@ -582,7 +593,9 @@ def _dynamic_slice(graph: Graph, e: Any, x: list[Node]) -> Any:
     operand, starts = x[0], x[1:]
     sizes = (*e.params["slice_sizes"], *operand.shape[len(starts) :])
     starts = [*starts, *(graph.const(np.int32(0)) for _ in range(len(sizes) - len(starts)))]
-    known = [0 if size == operand.shape[d] else graph.splat(s) for d, (s, size) in enumerate(zip(starts, sizes, strict=True))]
+    known = [
+        0 if size == operand.shape[d] else graph.splat(s) for d, (s, size) in enumerate(zip(starts, sizes, strict=True))
+    ]
     if all(k is not None for k in known):
         at = [min(max(int(k), 0), operand.shape[d] - sizes[d]) for d, k in enumerate(known)]  # type: ignore[arg-type]
         return graph.slice(operand, at, [a + s for a, s in zip(at, sizes, strict=True)])
@@ -614,7 +627,17 @@ def _gather(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.make("gather", x, _shape(e), x[0].dtype, params)
 
 
-@rule("scatter", "scatter-add", "scatter_add", "scatter_mul", "scatter-mul", "scatter_min", "scatter_max", "scatter-min", "scatter-max")
+@rule(
+    "scatter",
+    "scatter-add",
+    "scatter_add",
+    "scatter_mul",
+    "scatter-mul",
+    "scatter_min",
+    "scatter_max",
+    "scatter-min",
+    "scatter-max",
+)
 def _scatter(graph: Graph, e: Any, x: list[Node]) -> Any:
     d = e.params["dimension_numbers"]
     kind = e.primitive.name[8:].lstrip("-_") or "set"

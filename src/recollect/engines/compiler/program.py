@@ -32,7 +32,9 @@ class Layout:
 
     def __init__(self, tree: Any):
         leaves, self.tree = jax.tree.flatten(tree)
-        self.keys = [getattr(leaf, "dtype", None) if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves]
+        self.keys = [
+            getattr(leaf, "dtype", None) if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves
+        ]
         raw = [self._abstract(leaf) for leaf in leaves]
         self.shapes = [tuple(a.shape) for a in raw]
         self.kinds = [letter(a.dtype) for a in raw]
@@ -48,7 +50,9 @@ class Layout:
         leaves, found = jax.tree.flatten(tree)
         if found != self.tree:
             raise ValueError(f"expected a pytree like {self.tree}, got {found}")
-        return [np.asarray(jax.random.key_data(x) if k is not None else x) for x, k in zip(leaves, self.keys, strict=True)]
+        return [
+            np.asarray(jax.random.key_data(x) if k is not None else x) for x, k in zip(leaves, self.keys, strict=True)
+        ]
 
     def wrap(self, leaves: Sequence[Any]) -> Any:
         """The pytree of traced or concrete leaves, keys as keys."""
@@ -98,7 +102,8 @@ class Step:
         self.graph = Graph()
         shapes, kinds = [*self.state.shapes, *self.inputs.shapes], [*self.state.kinds, *self.inputs.kinds]
         self.leaves = [
-            self.graph.make("leaf", (), shape, kind, k) for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
+            self.graph.make("leaf", (), shape, kind, k)
+            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
         ]
         self.outs = convert(self.graph, closed, self.leaves)
         self.seconds = {"trace": traced - start, "graph": time.perf_counter() - traced}
@@ -137,7 +142,10 @@ class Memory:
     def __init__(self, layout: Layout, lanes: int = 1):
         self.layout, self.lanes = layout, lanes
         extra = (lanes,) if lanes > 1 else ()
-        pairs = [(aligned((*s, *extra), k), aligned((*s, *extra), k)) for s, k in zip(layout.shapes, layout.kinds, strict=True)]
+        pairs = [
+            (aligned((*s, *extra), k), aligned((*s, *extra), k))
+            for s, k in zip(layout.shapes, layout.kinds, strict=True)
+        ]
         self._arrays = {a.ctypes.data: a for pair in pairs for a in pair}
         self.current = np.array([a.ctypes.data for a, _ in pairs], np.uintp)
         self.other = np.array([b.ctypes.data for _, b in pairs], np.uintp)
@@ -205,7 +213,7 @@ class Compiled:
 VECTOR_SPARE = 32
 
 
-def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory | None = None) -> Compiled:  # noqa: A001
+def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory | None = None) -> Compiled:
     """Compile ``step(state, *inputs) -> (state, outputs)`` for one run.
 
     Args:
@@ -229,4 +237,4 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     return Compiled(program, memory)
 
 
-__all__ = ["Compiled", "Layout", "Memory", "Program", "compile", "Step", "aligned"]
+__all__ = ["Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]

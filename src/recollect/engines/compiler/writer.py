@@ -231,9 +231,7 @@ class Writer:
 
     def choose(self, condition: Value, yes: Value, no: Value) -> Value:
         """``yes`` where the condition holds."""
-        if condition.wide:
-            yes, no = self.widen(yes), self.widen(no)
-        elif yes.wide or no.wide:
+        if condition.wide or yes.wide or no.wide:
             yes, no = self.widen(yes), self.widen(no)
         text = self.new(f"select {self.typed(condition)}, {self.typed(yes)}, {self.typed(no)}")
         return Value(text, yes.kind, yes.wide)
@@ -288,8 +286,12 @@ class Writer:
         """A constant array."""
         if node.id not in self.tables:
             t = STORED[node.dtype]
-            values = ", ".join(f"{t} {literal(node.dtype, v) if node.dtype != 'b' else int(v)}" for v in node.value.ravel())
-            self.tables[node.id] = f"@g{len(self.tables)} = internal unnamed_addr constant [{node.size} x {t}] [{values}], align 64"
+            values = ", ".join(
+                f"{t} {literal(node.dtype, v) if node.dtype != 'b' else int(v)}" for v in node.value.ravel()
+            )
+            self.tables[node.id] = (
+                f"@g{len(self.tables)} = internal unnamed_addr constant [{node.size} x {t}] [{values}], align 64"
+            )
         return Buffer(self.tables[node.id].split(" ", 1)[0], node.dtype, False)
 
     def pointer(self, buffer: Buffer, place: Index) -> str:
@@ -316,7 +318,9 @@ class Writer:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.load.v{self.width}{short}.p0"
             self.declared.add(f"declare {t} {name}(ptr, i32, <{self.width} x i1>, {t})")
-            text = self.new(f"call {t} {name}(ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask}, {t} zeroinitializer)")
+            text = self.new(
+                f"call {t} {name}(ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask}, {t} zeroinitializer)"
+            )
         else:
             text = self.new(f"load {t}, ptr {pointer}, align {align}")
         if kind == "b":
@@ -342,7 +346,9 @@ class Writer:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.store.v{self.width}{short}.p0"
             self.declared.add(f"declare void {name}({t}, ptr, i32, <{self.width} x i1>)")
-            self.line(f"call void {name}({t} {text}, ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask})")
+            self.line(
+                f"call void {name}({t} {text}, ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask})"
+            )
         else:
             self.line(f"store {t} {text}, ptr {pointer}, align {align}")
 
@@ -397,7 +403,9 @@ class Writer:
         short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
         name = f"@llvm.masked.scatter.v{self.width}{short}.v{self.width}p0"
         self.declared.add(f"declare void {name}({t}, <{self.width} x ptr>, i32, <{self.width} x i1>)")
-        self.line(f"call void {name}({t} {text}, <{self.width} x ptr> {pointers}, i32 {BYTES[kind]}, {self.typed(mask)})")
+        self.line(
+            f"call void {name}({t} {text}, <{self.width} x ptr> {pointers}, i32 {BYTES[kind]}, {self.typed(mask)})"
+        )
 
     def _scatter_one(self, buffer: Buffer, at: Value, value: Value) -> None:
         pointer = self._addresses(buffer, at)
