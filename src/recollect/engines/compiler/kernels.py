@@ -702,7 +702,7 @@ class Kernels:
         """A copy, and then each update at its place in order; updates outside are dropped."""
         w = self.w
         kind, window, inserted, axes, clip, together, index_batch = n.params
-        operand, indices, updates = n.ins
+        _operand, indices, updates = n.ins
         buffer = self._copy_of(n)
         batch = [d for d in range(len(updates.shape)) if d not in window]
 

@@ -1,5 +1,6 @@
 """From a jaxpr to the graph: a rule for each primitive, calls inlined, derivatives already expanded by JAX."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -332,7 +333,7 @@ def _disjoint(graph: Graph, a: Node, b: Node) -> Node | None:
     for n in (a, b):
         bounds |= set(np.cumsum([p.shape[axis] for p in n.ins]).tolist())
     places, parts = sorted(bounds), []
-    for low, high in zip(places, places[1:], strict=False):
+    for low, high in itertools.pairwise(places):
         starts = [low if d == axis else 0 for d in range(len(a.shape))]
         stops = [high if d == axis else s for d, s in enumerate(a.shape)]
         left, right = graph.slice(a, starts, stops), graph.slice(b, starts, stops)
