@@ -15,13 +15,33 @@ EDGES = np.array(
 WHOLE = np.array([0, 1, -1, 2, 7, -7, 31, 32, 33, 2**31 - 1, -(2**31), 12345, -99, 64, 3, 5], np.int32)
 
 UNARY = {
-    "neg": jnp.negative, "abs": jnp.abs, "sign": jnp.sign, "floor": jnp.floor, "ceil": jnp.ceil, "round": jnp.round,
-    "sqrt": jnp.sqrt, "rsqrt": jax.lax.rsqrt, "exp": jnp.exp, "log": jnp.log, "log1p": jnp.log1p, "expm1": jnp.expm1,
-    "tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid, "finite": jnp.isfinite, "square": jnp.square, "cube": lambda x: x**3,
-    "inverse": lambda x: x**-2, "relu": jax.nn.relu, "softplus": jax.nn.softplus, "to int": lambda x: x.astype(jnp.int32),
-    "to uint": lambda x: x.astype(jnp.uint32), "to bool": lambda x: x.astype(bool), "bits": lambda x: jax.lax.bitcast_convert_type(x, jnp.int32),
-    "erf": jax.scipy.special.erf, "atan": jnp.arctan,
-}  # fmt: skip
+    "neg": jnp.negative,
+    "abs": jnp.abs,
+    "sign": jnp.sign,
+    "floor": jnp.floor,
+    "ceil": jnp.ceil,
+    "round": jnp.round,
+    "sqrt": jnp.sqrt,
+    "rsqrt": jax.lax.rsqrt,
+    "exp": jnp.exp,
+    "log": jnp.log,
+    "log1p": jnp.log1p,
+    "expm1": jnp.expm1,
+    "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
+    "finite": jnp.isfinite,
+    "square": jnp.square,
+    "cube": lambda x: x**3,
+    "inverse": lambda x: x**-2,
+    "relu": jax.nn.relu,
+    "softplus": jax.nn.softplus,
+    "to int": lambda x: x.astype(jnp.int32),
+    "to uint": lambda x: x.astype(jnp.uint32),
+    "to bool": lambda x: x.astype(bool),
+    "bits": lambda x: jax.lax.bitcast_convert_type(x, jnp.int32),
+    "erf": jax.scipy.special.erf,
+    "atan": jnp.arctan,
+}
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -35,10 +55,18 @@ def test_trigonometry(function):
 
 
 BINARY = {
-    "add": jnp.add, "subtract": jnp.subtract, "multiply": jnp.multiply, "divide": jnp.divide, "maximum": jnp.maximum,
-    "minimum": jnp.minimum, "less": jnp.less, "equal": jnp.equal, "differ": jnp.not_equal, "at least": jnp.greater_equal,
+    "add": jnp.add,
+    "subtract": jnp.subtract,
+    "multiply": jnp.multiply,
+    "divide": jnp.divide,
+    "maximum": jnp.maximum,
+    "minimum": jnp.minimum,
+    "less": jnp.less,
+    "equal": jnp.equal,
+    "differ": jnp.not_equal,
+    "at least": jnp.greater_equal,
     "atan2": jnp.arctan2,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -47,10 +75,20 @@ def test_two_operands_at_their_edges(name):
 
 
 INTEGERS = {
-    "add": jnp.add, "multiply": jnp.multiply, "quotient": jax.lax.div, "remainder": jax.lax.rem, "modulo": jnp.mod,
-    "and": jnp.bitwise_and, "xor": jnp.bitwise_xor, "left": jnp.left_shift, "right": jnp.right_shift,
-    "logical": jax.lax.shift_right_logical, "less": jnp.less, "larger": jnp.maximum, "high": jax.lax.mulhi,
-}  # fmt: skip
+    "add": jnp.add,
+    "multiply": jnp.multiply,
+    "quotient": jax.lax.div,
+    "remainder": jax.lax.rem,
+    "modulo": jnp.mod,
+    "and": jnp.bitwise_and,
+    "xor": jnp.bitwise_xor,
+    "left": jnp.left_shift,
+    "right": jnp.right_shift,
+    "logical": jax.lax.shift_right_logical,
+    "less": jnp.less,
+    "larger": jnp.maximum,
+    "high": jax.lax.mulhi,
+}
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -99,16 +137,26 @@ def test_views_of_any_shape(shape, data):
     order = data.draw(st.permutations(range(len(shape))))
     other = tuple(shape[d] for d in order)
     compare(
-        lambda x: (x.transpose(order).reshape(-1) * 2, x[..., ::-1] + 1, jnp.broadcast_to(x[None], (2, *shape)) * x, x.transpose(order) + jnp.ones(other)),
+        lambda x: (
+            x.transpose(order).reshape(-1) * 2,
+            x[..., ::-1] + 1,
+            jnp.broadcast_to(x[None], (2, *shape)) * x,
+            x.transpose(order) + jnp.ones(other),
+        ),
         *[(x,) for x in _rows(shape)],
-    )  # fmt: skip
+    )
 
 
 PRODUCTS = {
-    "vector matrix": ("i,ij->j", (33,), (33, 20)), "matrix vector": ("ij,j->i", (20, 40), (40,)), "outer": ("i,j->ij", (5,), (18,)),
-    "inner": ("i,i->", (50,), (50,)), "matrices": ("ij,jk->ik", (6, 9), (9, 17)), "batch": ("bij,bj->bi", (3, 4, 35), (3, 35)),
-    "transposed": ("ji,jk->ki", (8, 3), (8, 5)), "two axes": ("ijk,kj->i", (4, 5, 6), (6, 5)),
-}  # fmt: skip
+    "vector matrix": ("i,ij->j", (33,), (33, 20)),
+    "matrix vector": ("ij,j->i", (20, 40), (40,)),
+    "outer": ("i,j->ij", (5,), (18,)),
+    "inner": ("i,i->", (50,), (50,)),
+    "matrices": ("ij,jk->ik", (6, 9), (9, 17)),
+    "batch": ("bij,bj->bi", (3, 4, 35), (3, 35)),
+    "transposed": ("ji,jk->ki", (8, 3), (8, 5)),
+    "two axes": ("ijk,kj->i", (4, 5, 6), (6, 5)),
+}
 
 
 @pytest.mark.parametrize("name", PRODUCTS)

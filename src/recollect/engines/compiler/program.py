@@ -11,7 +11,8 @@ import numpy as np
 from recollect.engines.compiler import machine
 from recollect.engines.compiler.emission import Emitted, emit, with_mode
 from recollect.engines.compiler.graph import DTYPES, Graph, letter
-from recollect.engines.compiler.primitives import convert, is_key
+from recollect.engines.compiler.primitives import convert
+from recollect.engines.compiler.rules import is_key
 
 ALIGN = 64
 SPARE = 64

@@ -319,7 +319,8 @@ class Writer:
             name = f"@llvm.masked.load.v{self.width}{short}.p0"
             self.declared.add(f"declare {t} {name}(ptr, i32, <{self.width} x i1>, {t})")
             text = self.new(
-                f"call {t} {name}(ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask}, {t} zeroinitializer)"
+                f"call {t} {name}(ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask}, "
+                f"{t} zeroinitializer)"
             )
         else:
             text = self.new(f"load {t}, ptr {pointer}, align {align}")
@@ -373,7 +374,8 @@ class Writer:
             self.declared.add(f"declare {t} {name}(<{self.width} x ptr>, i32, <{self.width} x i1>, {t})")
             mask = self.scope.mask if self.scope.mask and not buffer.lanes else "splat (i1 true)"
             text = self.new(
-                f"call {t} {name}(<{self.width} x ptr> {where}, i32 {BYTES[kind]}, <{self.width} x i1> {mask}, {t} zeroinitializer)"
+                f"call {t} {name}(<{self.width} x ptr> {where}, i32 {BYTES[kind]}, <{self.width} x i1> {mask}, "
+                f"{t} zeroinitializer)"
             )
         else:
             text = self.new(f"load {t}, ptr {where}, align {BYTES[kind]}")
