@@ -13,6 +13,8 @@ from recollect.engines import loop
 if jax.default_backend() != "gpu" or importlib.util.find_spec("cupy") is None:
     pytest.skip("no GPU with CuPy here", allow_module_level=True)
 
+pytestmark = pytest.mark.gpu
+
 CASES = [
     ({}, {}),
     ({"trace_decay": 0.7, "estimator": "every", "bias_rate": 0.5, "policy_rate": 0.8}, {}),

@@ -95,7 +95,7 @@ def test_the_compiled_baseline(tmp_path, monkeypatch):
             r"observation: expected float32\[2, 8\], got float32\[2, 7\]",
         ),
         ("episodic", SecretInformant(length=3, actions=2), {}, r"chain: expected int32\[2, 3\], got int32\[2, 2\]"),
-        ("recurrent", ENV, {}, r"params.gru.update.weight: expected float32\[2, 4, 11\], got nothing"),
+        ("recurrent", ENV, {}, r"theta: expected float32\[2, \d+\], got nothing"),
         ("fifo", ENV, {}, "runs.agent.memory"),
         ("episodic", ENV, {"bins": 10}, r"expected int64\[2, 10\]|expected float\d+\[2, 10"),
     ],

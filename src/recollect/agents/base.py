@@ -65,12 +65,17 @@ class Agent(abc.ABC):
         """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
 
     def watch(self, state: Any, timestep: TimeStep, key: Array) -> Any:
-        """Take in what came of the last action without learning from it: the memory goes on, the parameters stay."""
+        """Take in what came of the last action without learning from it: the memory continues, the parameters stay."""
         return self.learn(state, timestep, key, active=False)
 
     def update(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[Any, Array]:
         """As ``learn``, and whether the update was finite; one that is not is not made."""
         return self.learn(state, timestep, key, active), jnp.array(True)
+
+    def write_weights(self, state: Any, observations: Array) -> Array:
+        """[observation]: the weight with which each would be stored; NaN for an agent that has no such thing."""
+        del state
+        return jnp.full(observations.shape[0], jnp.nan)
 
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""
@@ -139,7 +144,7 @@ def why_unknown(
 
 
 def check_number(name: str, value: Any, low: float, high: float, low_open: bool = False) -> None:
-    """Refuse a hyperparameter outside its range, be it a number or one a run; what JAX traces is let through."""
+    """Refuse a hyperparameter outside its range, be it a number or one per run; what JAX traces is let through."""
     if isinstance(value, str):
         raise ValueError(f"{name}={value!r} must be a number")
     if not isinstance(value, (int, float, np.ndarray, np.generic)):

@@ -47,6 +47,13 @@ class Distribution(abc.ABC):
     def entropy(self, outputs: Array) -> Array:
         """In nats; of a continuous action the differential entropy."""
 
+    @abc.abstractmethod
+    def features(self, action: Array, outputs: int) -> Array:
+        """An action as a vector of numbers of size 1, for an agent that remembers what it did.
+
+        ``outputs``: how many outputs the policy network has.
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class Categorical(Distribution):
@@ -72,6 +79,10 @@ class Categorical(Distribution):
     def entropy(self, outputs: Array) -> Array:
         """Of the softmax."""
         return td.entropy(outputs)
+
+    def features(self, action: Array, outputs: int) -> Array:
+        """One-hot."""
+        return (jnp.arange(outputs) == action).astype(jnp.float32)
 
 
 CATEGORICAL = Categorical()
@@ -114,6 +125,11 @@ class MultiCategorical(Distribution):
         """The sum over choices."""
         return sum((td.entropy(part) for part in self._parts(outputs)), jnp.zeros(()))
 
+    def features(self, action: Array, outputs: int) -> Array:
+        """One-hot, each choice by itself."""
+        hot = [(jnp.arange(size) == action[k]).astype(jnp.float32) for k, size in enumerate(self.sizes)]
+        return jnp.concatenate(hot)
+
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(Distribution):
@@ -153,3 +169,7 @@ class Gaussian(Distribution):
         """Σ log σ + ½ log 2πe."""
         _, deviation = self._split(outputs)
         return jnp.sum(jnp.log(deviation) + 0.5 * math.log(2 * math.pi * math.e))
+
+    def features(self, action: Array, outputs: int) -> Array:
+        """The numbers themselves, within ±3."""
+        return jnp.clip(action, -3.0, 3.0)

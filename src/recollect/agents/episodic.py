@@ -18,11 +18,7 @@ from recollect.agents.encoders import ENCODERS, Encoder, encode, forget, init_en
 from recollect.agents.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, affine, apply_network, init_network
 from recollect.reservoir import kernel
 
-LARGEST_MEMORY = 2**32  # bytes
-
 NETWORKS = ("value", "policy", "query", "write")
-
-MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO, "none": kernel.NONE}
 
 ONLY_AT_START = (
     "initializer",
@@ -145,7 +141,7 @@ class EpisodicActorCritic(Agent):
             (Eq. 9).
         credit_cap: bound on the quotient of a state's weight now and its weight when it was stored; inf for none.
         memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo" (the last n), "none".
-        distinct: whether a state that is in memory already is left out when it comes again, so that what is seen over
+        distinct: whether a state that is in memory already is left out when it recurs, so that what is seen over
             and over has one place, and one share in the query; False, the paper's choice, keeps each visit. The law is
             then that of the states that were not there when they came.
         forgetting: ρ: a stored state's weight falls by e^−ρ a step against those still to come; 0, the paper's choice,
@@ -226,15 +222,11 @@ class EpisodicActorCritic(Agent):
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
-        for name in ("memory_size", "hidden", "encoding_size"):
+        memory.check_size(self.memory_size, self.memory)
+        for name in ("hidden", "encoding_size"):
             check_count(name, getattr(self, name))
         if self.products != 0:
             check_count("products", self.products)
-        if self.memory == "reservoir" and 4 * int(self.memory_size) ** 2 > LARGEST_MEMORY:
-            need = 4 * int(self.memory_size) ** 2
-            raise ValueError(
-                f"memory_size={self.memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST_MEMORY:,}"
-            )
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
         check_choice("optimizer", self.optimizer, ("sgd", "rmsprop"))
         check_number("square_decay", self.square_decay, 0.0, 1.0)
@@ -261,7 +253,7 @@ class EpisodicActorCritic(Agent):
         check_number("terminal_value", self.terminal_value, -math.inf, math.inf)
         check_number("log_weight_floor", self.log_weight_floor, -math.inf, 0.0)
         check_choice("estimator", self.estimator, ("queried", "every"))
-        check_choice("memory", self.memory, MEMORIES)
+        check_choice("memory", self.memory, memory.LAWS)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
         check_choice("critic_start", self.critic_start, ("zero", "random"))
@@ -312,6 +304,13 @@ class EpisodicActorCritic(Agent):
         """Log w(S_t), w with a sigmoid output."""
         return memory.log_write_weight(self._net(params.write, s)[0])
 
+    def write_weights(self, state: State, observations: Array) -> Array:
+        """The write weight of each observation; NaN where states are more than an observation."""
+        if self.encoder != "raw":
+            return super().write_weights(state, observations)
+        weigh = jax.vmap(lambda s: self.log_write_weight(state.params, self.see(state.params, s)))
+        return jnp.exp(weigh(observations))
+
     def tau(self, params: Parameters) -> Array:
         """The positive temperature τ."""
         return jnp.exp(params.temperature) if self.temperature == "exp" else jax.nn.softplus(params.temperature)
@@ -351,7 +350,7 @@ class EpisodicActorCritic(Agent):
             networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
         start = jnp.asarray(self.temperature_start, jnp.float32)
         theta = jnp.log(start) if self.temperature == "exp" else start + jnp.log(-jnp.expm1(-start))
-        stored = MEMORIES[self.memory].init(self.memory_size, jnp.zeros(s))
+        stored = memory.LAWS[self.memory].init(self.memory_size, jnp.zeros(s))
         zero = jnp.zeros((), jnp.int32)
         pictures = self.pictures.init(jax.random.fold_in(key, 4)) if self.pictures else ()
         params = Parameters(**networks, temperature=theta, pictures=pictures)
@@ -369,7 +368,7 @@ class EpisodicActorCritic(Agent):
             log_w = jnp.where(kernel.holds(state.memory, s), -jnp.inf, log_w)
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
         log_w = jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
-        return MEMORIES[self.memory].add(kernel.age(state.memory, self.forgetting), s, log_w, key)
+        return memory.LAWS[self.memory].add(kernel.age(state.memory, self.forgetting), s, log_w, key)
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Recall a state, choose an action.
@@ -437,29 +436,29 @@ class EpisodicActorCritic(Agent):
         delta = td.td_error(reward, discount, v_next, self.value(params, s))
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
-        (gradient,), (ready,) = pull((one, none)), pull((none, one))
+        (gradient,), (entropy_grads,) = pull((one, none)), pull((none, one))
         decay = jnp.asarray(discount * self.trace_decay, delta.dtype)
-        longer = jax.tree.map(lambda z, g: td.trace(z, g, decay), traces, gradient)
+        new_traces = jax.tree.map(lambda z, g: td.trace(z, g, decay), traces, gradient)
         openness = self.entropy + self.surprise * jnp.abs(delta)
-        direction = jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready)
+        direction = jax.tree.map(lambda z, h: delta * z + openness * h, new_traces, entropy_grads)
         mean = squares
         if self.optimizer == "rmsprop":
             rms: Any = optax.scale_by_rms(decay=self.square_decay, eps=self.epsilon)
             direction, (mean,) = rms.update(direction, optax.ScaleByRmsState(squares))
         moved = self._move(params, direction)
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
-        sound = td.all_finite((moved, mean))
-        learnt = jnp.logical_and(sound, active)
-        params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
-        squares = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), mean, squares)
-        traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(learnt, new, old)), longer, traces)
+        finite = td.all_finite((moved, mean))
+        applied = jnp.logical_and(finite, active)
+        params = jax.tree.map(lambda new, old: jnp.where(applied, new, old), moved, params)
+        squares = jax.tree.map(lambda new, old: jnp.where(applied, new, old), mean, squares)
+        traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(applied, new, old)), new_traces, traces)
         if self.write == "after":
             stored = self._write(state, s, key)
         if self.reset_memory:
             stored, encoder = kernel.clear(stored, over), forget(encoder, over)
         if self.objective == "average":
-            reward_rate = reward_rate + jnp.where(learnt, self.reward_rate_step * delta, 0.0)
-        return State(params, traces, stored, decision, reward_rate, encoder, squares), sound
+            reward_rate = reward_rate + jnp.where(applied, self.reward_rate_step * delta, 0.0)
+        return State(params, traces, stored, decision, reward_rate, encoder, squares), finite
 
     def _move(self, params: Parameters, direction: Parameters) -> Parameters:
         def moved(p, d, rate):

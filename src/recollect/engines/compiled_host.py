@@ -38,7 +38,7 @@ class CompiledHost(Host):
             width *= 2
         self.lanes = 1 if self.shared else width
         self._start_live = jax.jit(self._start_all)
-        self._weigh_all = jax.jit(jax.vmap(self._weigh))
+        self._weigh_all = jax.jit(jax.vmap(agent.write_weights))
         self.start = self._start_held
         self.begin = functools.partial(self._call, "begin")
         self.step = self._step_held
@@ -181,7 +181,7 @@ class CompiledHost(Host):
         return self.pack(self._start_live(seed))
 
     def _weights_held(self, held: Held, observations: np.ndarray) -> np.ndarray:
-        return self._weigh_all(self.unpack(held).agent.params, observations)
+        return self._weigh_all(self.unpack(held).agent, observations)
 
     def unpack(self, held: Held) -> Live:
         """The copies as a pytree with a leading axis, copied."""

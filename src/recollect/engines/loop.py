@@ -61,14 +61,14 @@ def start_run(agent: Agent, env: Environment, seed: Array, bins: int) -> Run:
 def step_run(
     agent: Agent, env: Environment, run: Run, episodes: Array, bin_size: Array, cap: Array, max_steps: Array
 ) -> Run:
-    """One time step of one run; one that has its episodes or steps goes on without learning or being measured."""
+    """One time step of one run; one that has its episodes or steps continues without learning or being measured."""
     key_env, key_reset, key_learn, key_begin = (prng.at(run.key, run.steps, purpose) for purpose in range(4))
     env_state, timestep = env.step(run.env, run.agent.decision.action, key_env)
     score, length = run.score + timestep.reward, run.length + 1
     timestep = timestep._replace(truncated=timestep.truncated | ((length >= cap) & ~timestep.terminated))
     done = timestep.terminated | timestep.truncated
     active = (run.episode < episodes) & (run.steps < max_steps)
-    agent_state, sound = agent.update(run.agent, timestep, key_learn, active)
+    agent_state, finite = agent.update(run.agent, timestep, key_learn, active)
     fresh_state, fresh_observation = env.reset(key_reset)
     env_state = jax.tree.map(lambda fresh, old: jnp.where(done, fresh, old), fresh_state, env_state)
     observation = jnp.where(done, fresh_observation, timestep.observation)
@@ -76,7 +76,7 @@ def step_run(
     counted = done & active
     bin_ = jnp.minimum(run.episode // bin_size, run.sums.shape[0] - 1)
     given = td.all_finite((timestep.reward, timestep.observation, observation))
-    fault = jnp.where(given, jnp.where(sound, 0, -1), 1) * (run.steps + 1)
+    fault = jnp.where(given, jnp.where(finite, 0, -1), 1) * (run.steps + 1)
     entry = jnp.where(counted, jnp.stack([score, length.astype(score.dtype), jnp.ones_like(score)]), 0.0)
     return Run(
         key=run.key,
@@ -94,7 +94,7 @@ def step_run(
 def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any) -> Record:
     """The write weights and queries as they are now, for environments that name their telling states."""
     write_weights, query_vectors = jnp.full(2, jnp.nan), jnp.full((1, env.observation_size), jnp.nan)
-    named = hasattr(env, "decision_states") and hasattr(agent, "log_write_weight")
+    named = hasattr(env, "decision_states") and hasattr(agent, "query")
     if named and agent.encoder == "raw":  # else an observation alone does not make a state
         weight = jax.vmap(lambda s: jnp.exp(agent.log_write_weight(params, s)))
         kinds = (env.informative_states(), env.uninformative_states())
@@ -182,7 +182,7 @@ def broadcast(agent: Agent, runs: int) -> Agent:
     def leaf(x):
         x = jnp.asarray(x, jnp.float32)
         if x.ndim > 1 or (x.ndim == 1 and x.shape[0] != runs):
-            raise ValueError(f"a hyperparameter must be one number or one a run ({runs}), got shape {x.shape}")
+            raise ValueError(f"a hyperparameter must be one number or one per run ({runs}), got shape {x.shape}")
         return jnp.broadcast_to(x, (runs,))
 
     return jax.tree.map(leaf, agent)

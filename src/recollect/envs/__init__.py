@@ -1,5 +1,8 @@
 """Environments: the secret informant problem and the T-maze in pure JAX, and as Gymnasium environments.
 
+`base` says what a JAX environment is; `making` finds a Gymnasium environment by its id and checks it, `spaces` turns
+its observations and actions into vectors; `bsuite` and `minigrid` adapt other suites. May import `agents`.
+
 The names below are imported when first used, so that registering with Gymnasium needs neither JAX nor NumPy.
 """
 
@@ -24,7 +27,7 @@ __all__ = ["FORWARD", "Environment", "Instance", "SecretInformant", "TMaze", "Ti
 
 
 def register() -> None:
-    """Make ``recollect/SecretInformant-v0`` and ``recollect/TMaze-v0`` known to ``gymnasium.make``; twice is once.
+    """Make ``recollect/SecretInformant-v0``, ``TMaze-v0`` and ``NoisyRecall-v0`` known to ``gymnasium.make``.
 
     Episodes have no time limit, as in the paper; ``gymnasium.make(..., max_episode_steps=n)`` sets one.
     """
@@ -38,6 +41,11 @@ def register() -> None:
             reward_threshold=0.95,
         )
         gymnasium_register(id="recollect/TMaze-v0", entry_point="recollect.envs.t_maze:TMazeEnv", reward_threshold=0.95)
+        gymnasium_register(
+            id="recollect/NoisyRecall-v0",
+            entry_point="recollect.envs.noisy_recall:NoisyRecallEnv",
+            reward_threshold=0.95,
+        )
 
 
 def __getattr__(name: str):

@@ -30,7 +30,7 @@ FIRST_STEPS = 200  # of the first call, while it is not known how long a step ta
 
 
 def flatten(params: Parameters) -> np.ndarray:
-    """θ, the parameters as one float32 vector; with leading axes over runs, one a run."""
+    """θ, the parameters as one float32 vector; with leading axes over runs, one per run."""
     z, r, candidate = params.gru
     both = [np.concatenate([np.asarray(a), np.asarray(b)], axis=-k) for k, a, b in zip((2, 1), z, r, strict=True)]
     parts = []
@@ -64,7 +64,7 @@ def settings_of(agent: RecurrentActorCritic, seeds: int) -> np.ndarray:
     found = [np.asarray(getattr(agent, name), np.float64) for name in recurrent.SETTINGS]
     for x in found:
         if x.ndim > 1 or (x.ndim == 1 and len(x) != seeds):
-            raise ValueError(f"a hyperparameter must be one number or one a run ({seeds}), got shape {x.shape}")
+            raise ValueError(f"a hyperparameter must be one number or one per run ({seeds}), got shape {x.shape}")
     return np.stack([np.broadcast_to(x, (seeds,)) for x in found], axis=1)
 
 

@@ -125,7 +125,7 @@ def train(
         episodes: how many episodes each run trains for.
         seeds: one run each, different whole numbers (unless a hyperparameter is an array).
         max_steps: end runs that have not finished their episodes after so many steps;
-            None lets a run that loops go on for ever.
+            None lets a run that loops continue for ever.
         max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
         bins: how many equal parts the metrics are averaged over (default: the largest number up to 100 that divides).
         records_per_call: how much one compiled call does; results do not depend on it. None: what suits the engine.

@@ -43,7 +43,7 @@ def _live(agents: Agent, env: Environment, seeds: Array, blocks: int, block: int
 def live(
     agent: Agent, env: Environment, steps: int, seeds: Sequence[int], *, blocks: int = 20
 ) -> tuple[np.ndarray, Any]:
-    """Lives without ends, one a seed: reward per step [seed, block], over equal blocks, and the agents' last states.
+    """Lives without ends, one per seed: reward per step [seed, block], over equal blocks, and the agents' last states.
 
     For environments that never end an episode (``recollect.envs.continuing``): nothing is ever reset.
     """

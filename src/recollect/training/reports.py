@@ -39,7 +39,9 @@ class Progress(NamedTuple):
     steps: int  # of the longest run
     total_steps: int  # over all runs
     episodes: np.ndarray  # [seed]
-    new_bins: list[dict]  # bins that were completed by this call, one entry a seed and bin
+    new_bins: list[dict]  # bins that were completed by this call, one entry per seed and bin
     recent_return: float  # mean over seeds of the last complete bin
-    snapshot: Callable[[], dict[str, np.ndarray]] = dict  # all that is needed to go on; call it before the next report
+    snapshot: Callable[[], dict[str, np.ndarray]] = (
+        dict  # all that is needed to continue; call it before the next report
+    )
     choice: Choice = Choice("jax")  # the engine, and why each faster one was passed over
