@@ -47,6 +47,10 @@ class Distribution(abc.ABC):
     def entropy(self, outputs: Array) -> Array:
         """In nats; of a continuous action the differential entropy."""
 
+    @abc.abstractmethod
+    def parameters(self, outputs: Array) -> Array:
+        """What a reader is shown of the network's outputs: probabilities, or means and then deviations."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Categorical(Distribution):
@@ -72,6 +76,10 @@ class Categorical(Distribution):
     def entropy(self, outputs: Array) -> Array:
         """Of the softmax."""
         return learning.entropy(outputs)
+
+    def parameters(self, outputs: Array) -> Array:
+        """The probability of each action."""
+        return jax.nn.softmax(outputs)
 
 
 CATEGORICAL = Categorical()
@@ -114,6 +122,10 @@ class MultiCategorical(Distribution):
         """The sum over choices."""
         return sum((learning.entropy(part) for part in self._parts(outputs)), jnp.zeros(()))
 
+    def parameters(self, outputs: Array) -> Array:
+        """The probability of each action of each choice."""
+        return jnp.concatenate([jax.nn.softmax(part) for part in self._parts(outputs)])
+
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(Distribution):
@@ -153,3 +165,7 @@ class Gaussian(Distribution):
         """Σ log σ + ½ log 2πe."""
         _, deviation = self._split(outputs)
         return jnp.sum(jnp.log(deviation) + 0.5 * math.log(2 * math.pi * math.e))
+
+    def parameters(self, outputs: Array) -> Array:
+        """The means, then the standard deviations."""
+        return jnp.concatenate(self._split(outputs))

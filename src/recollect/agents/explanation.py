@@ -1,0 +1,103 @@
+"""What an agent tells of one time step, for looking at: the keys that ``Agent.explain`` may give, and who gives which.
+
+Everything is optional but what is given has the shape that is said here, so that one recorder and one page serve every
+agent: ``recollect.view`` writes what it finds. Arrays may be JAX's; n is the number of slots, k the length of a key.
+"""
+
+from typing import Any, TypedDict
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from recollect import memory
+from recollect.agents.base import TimeStep
+from recollect.reservoir import kernel
+
+
+class Held(TypedDict, total=False):
+    """A memory of slots, as it was when the action was chosen."""
+
+    filled: Array  # [n] bool
+    order: Array  # [n] integers that grow with the time of arrival; 0 where a slot is empty
+    keys: Array  # [n, k] what the query is compared with: the stored observation, or what is made of it
+    marks: Array  # [n, ...] numbers that change whenever a slot is written to; keys and weights where left out
+    delay: Array  # [] steps from when an observation is seen until it can be recalled: 1, or 0
+    weights: Array  # [n] the write weight each was stored with
+    weights_now: Array  # [n] the weight it would be given now
+    probabilities: Array  # [n] the query's
+    policies: Array  # [n, outputs] the policy, had this slot been recalled
+    recalled: Array  # [] the slot that was recalled; −1 for none
+    query: Array  # [k] the score of slot i is Σ_j query_j keys_ij / temperature
+    temperature: Array  # []
+    credit: Array  # [n] what this step adds to the log of each stored state's write weight, per unit of step size
+    write_weight: Array  # [] of the observation that was seen in this step
+    write_chance: Array  # [] of this observation to be stored, as the memory is now
+
+
+class Explanation(TypedDict, total=False):
+    """One time step. The elements of keys have the names of ``Agent.key_names``, if it has such an attribute."""
+
+    policy: Array  # as ``Distribution.parameters`` has it: probabilities, or means and deviations
+    value: Array  # [] V
+    delta: Array  # [] the TD error
+    hidden: dict[str, Array]  # vectors of hidden state by name
+    memory: Held
+
+
+def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
+    """For ``EpisodicActorCritic``.
+
+    The credit of stored state i is δ times the quotient w(S_i; θ)/w_i whose gradient the write network follows, bounded
+    by ``credit_cap``: with ``estimator="queried"`` the recalled state's alone.
+
+    Paper: Eq. (1), Eq. (9), Eq. (10)
+    """
+    params, stored, decision = state.params, state.memory, state.decision
+    s = agent.see(params, decision.observation)
+    delta = agent.td_error(state, timestep)
+    log_now = jax.vmap(agent.log_write_weight, (None, 0))(params, stored.items)
+    quotients = memory.credit(log_now, jnp.where(stored.filled, stored.log_weights, log_now), agent.credit_cap)
+    credited = stored.filled
+    if agent.estimator == "queried":
+        credited = credited & (jnp.arange(stored.capacity) == decision.slot)
+    held: dict[str, Array] = {
+        "filled": stored.filled,
+        "order": stored.ranks,
+        "keys": stored.items,
+        "delay": jnp.asarray(int(agent.write == "after")),
+        "weights": jnp.exp(stored.log_weights),
+        "weights_now": jnp.where(stored.filled, jnp.exp(log_now), 0.0),
+        "probabilities": agent.query_probabilities(params, s, stored),
+        "policies": jax.vmap(lambda m: agent.actions.parameters(agent.policy_logits(params, s, m)))(stored.items),
+        "recalled": jnp.where(stored.count > 0, decision.slot, -1),
+        "query": agent.query(params, s),
+        "temperature": agent.tau(params),
+        "write_weight": jnp.exp(agent.log_write_weight(params, s)),
+    }
+    if agent.write == "after":
+        held["write_chance"] = agent.write_chance(state, s)
+    if agent.oracle_bit is None:
+        held["credit"] = jnp.where(credited, delta * quotients, 0.0)
+    if isinstance(stored.law, kernel.Ratios):
+        held["marks"] = stored.law.drop  # fixed on arrival from all that was seen: no two arrivals have the same
+    explained = {
+        "policy": agent.actions.parameters(agent.policy_logits(params, s, decision.recalled)),
+        "value": agent.value(params, s),
+        "delta": delta,
+        "memory": held,
+    }
+    if state.encoder is not None and state.encoder.hidden is not None:
+        explained["hidden"] = {"echo state": state.encoder.hidden}
+    return explained
+
+
+def of_hidden_state(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
+    """For the agents with a GRU in the place of the memory."""
+    params, s, h = state.params, state.decision.observation, agent.hidden(state)
+    return {
+        "policy": agent.actions.parameters(agent.policy_logits(params, s, h)),
+        "value": agent.value(params, s),
+        "delta": agent.td_error(params, s, timestep),
+        "hidden": {"GRU": h},
+    }
