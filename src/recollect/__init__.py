@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from recollect.agents.recurrent import RecurrentActorCritic
     from recollect.envs.secret_informant import SecretInformant
     from recollect.errors import FileError, RecollectError
-    from recollect.fleet import EnvironmentFault
-    from recollect.learner import Learner
     from recollect.reservoir.stream import Reservoir
-    from recollect.training import Result, train
+    from recollect.training.batch import Result, train
+    from recollect.training.env_pool import EnvironmentFault
+    from recollect.training.online import Learner
 
 _HOME = {
-    "EnvironmentFault": "recollect.fleet",
+    "EnvironmentFault": "recollect.training.env_pool",
     "EpisodicActorCritic": "recollect.agents.episodic",
     "FileError": "recollect.errors",
-    "Learner": "recollect.learner",
+    "Learner": "recollect.training.online",
     "RecollectError": "recollect.errors",
     "RecurrentActorCritic": "recollect.agents.recurrent",
     "Reservoir": "recollect.reservoir.stream",
-    "Result": "recollect.training",
+    "Result": "recollect.training.batch",
     "SecretInformant": "recollect.envs.secret_informant",
-    "train": "recollect.training",
+    "train": "recollect.training.batch",
 }
 
 __all__ = [

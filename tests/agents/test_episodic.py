@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from recollect import prng
-from recollect.actions import MultiCategorical
+from recollect.agents.convolution import Convolution
+from recollect.agents.distributions import MultiCategorical
 from recollect.agents.episodic import NETWORKS, PRESETS, Decision, EpisodicActorCritic
-from recollect.networks import Layer
-from recollect.pictures import Convolution
+from recollect.agents.networks import Layer
 
 S, A = 4, 3  # size of an observation, number of actions
 SMALL = EpisodicActorCritic(

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.experiments import estimators as e
-from recollect.experiments.estimators import PATH, SEPARATE
 from recollect.reservoir import law
+from recollect.studies import estimators as e
+from recollect.studies.estimators import PATH, SEPARATE
 
 PROBLEMS = pytest.mark.parametrize("problem", [SEPARATE, PATH], ids=["separate", "path"])
 SIZES = pytest.mark.parametrize("n", [1, 2, 3])

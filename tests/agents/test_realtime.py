@@ -8,7 +8,7 @@ import pytest
 from recollect import prng
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.host import TimeStep
+from recollect.engines.host import TimeStep
 
 S, A, UNITS = 3, 2, 4
 OPTIONS = {"width": UNITS, "critic_start": "random", "initializer": "uniform", "entropy": 0.1}

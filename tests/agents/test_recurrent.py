@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from recollect import prng
+from recollect.agents.networks import apply_gru, init_gru
 from recollect.agents.recurrent import Past, RecurrentActorCritic, backpropagate, unroll
-from recollect.networks import apply_gru, init_gru
 
 S, A, UNITS, WINDOW = 3, 2, 4, 6
 AGENT = RecurrentActorCritic(

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect import EpisodicActorCritic, SecretInformant, training
+from recollect import EpisodicActorCritic, SecretInformant
+from recollect.training import batch
 
 if jax.default_backend() != "gpu" or importlib.util.find_spec("cupy") is None:
     pytest.skip("no GPU with CuPy here", allow_module_level=True)
@@ -28,12 +29,12 @@ CASES = [
 def test_the_kernel_follows_the_definition(case):
     options, world = CASES[case]
     env = SecretInformant(**{"length": 10, "decisions": 2, **world})
-    agents = training._broadcast(EpisodicActorCritic(**options), 48)
+    agents = batch._broadcast(EpisodicActorCritic(**options), 48)
     limits = (1000, 100, 10**9, 10**9)
-    runs = training._start(agents, env, jnp.arange(48, dtype=jnp.uint32), 10)
+    runs = batch._start(agents, env, jnp.arange(48, dtype=jnp.uint32), 10)
     copy = jax.tree.map(jnp.copy, runs)
-    found, records = training.advance("cuda", agents, env, runs, limits, 1)
-    expected, expected_records = training.advance("jax", agents, env, copy, limits, 1)
+    found, records = batch.advance("cuda", agents, env, runs, limits, 1)
+    expected, expected_records = batch.advance("jax", agents, env, copy, limits, 1)
     for name in ("steps", "episode", "length", "faults", "sums", "env"):
         jax.tree.map(np.testing.assert_array_equal, getattr(found, name), getattr(expected, name))
     for name in ("items", "ranks", "seen"):

@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect.actions import Gaussian
 from recollect.agents.base import differs_only_in, register, traced
+from recollect.agents.distributions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import packing
+from recollect.engines.native import episodic_host
 from recollect.envs.secret_informant import SecretInformant
-from recollect.native import episodic_host
 
 FIELDS = [field.name for field in dataclasses.fields(EpisodicActorCritic)]
 

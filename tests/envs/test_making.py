@@ -6,9 +6,9 @@ import pytest
 
 from recollect.envs import making
 from recollect.envs.bsuite import BsuiteEnv
+from recollect.envs.spaces import observations
 from recollect.envs.t_maze import TMazeEnv
 from recollect.errors import RecollectError
-from recollect.spaces import observations
 
 bsuite = pytest.importorskip("bsuite", reason="the extra `tasks` brings bsuite")
 pytest.importorskip("popgym", reason="the extra `tasks` brings popgym")

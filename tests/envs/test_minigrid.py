@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from recollect.envs import making
+from recollect.envs.spaces import observations
 from recollect.errors import RecollectError
-from recollect.spaces import observations
 
 pytest.importorskip("minigrid", reason="the extra `tasks` brings minigrid")
 

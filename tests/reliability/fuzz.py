@@ -20,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from recollect import FileError, Learner, RecollectError, Reservoir, checkpoints, lock, runs
+from recollect import FileError, Learner, RecollectError, Reservoir
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.envs.t_maze import TMazeEnv
-from recollect.experiments import reproduce
-from recollect.resuming import resume
+from recollect.store import checkpoints, lock, run_folders
+from recollect.studies import reproduce
+from recollect.training.resuming import resume
 
 VALUES = [None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, 0.5, -1e308, "", "x", "../../etc/passwd", "\x00", "é" * 50]
 VALUES += [[], {}, [0] * 40, [[[[]]]], {"a": {"b": 1}}, [10**9, 10**9], ["float64"], "object", "O", "<f8", 1e400]
@@ -86,14 +87,14 @@ def rarely_bytes(rng, content):
 
 def load_run(path):
     """Everything that reads a run folder."""
-    for reader in (runs.read, runs.summary, runs.verify):
+    for reader in (run_folders.read, run_folders.summary, run_folders.verify):
         with contextlib.suppress(FileError):
             reader(path)
-    folder = runs.RunFolder.reopen(path)
+    folder = run_folders.RunFolder.reopen(path)
     try:
         plan = reproduce.plan_of(path, folder.config)
         reproduce._every_of(path, folder.config)
-        runs.refuse_changes(folder.config, plan.config(), str(path), ("command", "versions", "checkpoints"))
+        run_folders.refuse_changes(folder.config, plan.config(), str(path), ("command", "versions", "checkpoints"))
         found = folder.load("a-0", {"x": ((4,), "float64")}, fallback=True)
         folder.cut_metrics({} if found is None else {"a-0": found})
     finally:
@@ -169,7 +170,7 @@ def fuzz_learner(rng, sound, here):
             )
         with contextlib.suppress(ValueError):  # what strict JSON cannot hold
             checkpoints.save(newest.parent, arrays, meta)
-    for reader in (runs.summary, runs.verify):
+    for reader in (run_folders.summary, run_folders.verify):
         with contextlib.suppress(FileError):
             reader(path)
     learner = Learner.load(path, lambda: TMazeEnv(length=2), check=False)
@@ -230,7 +231,7 @@ def make_sound(here):
     """One of each, undamaged."""
     config = reproduce.make_plan("fig3", seeds=2, episodes=100, with_baseline=False).config()
     config["checkpoints"] = {"every": 60.0, "keep": 3}
-    with runs.RunFolder(here / "sound", config) as folder:
+    with run_folders.RunFolder(here / "sound", config) as folder:
         line = {"return": 0.5, "length": 12.0, "write_weights": [0.5, 0.5], "query_vectors": [[0.0] * 8]}
         for episodes in (1, 2):
             folder.append("episodic", [{"seed": seed, "episodes": episodes, **line} for seed in (0, 1)], "a-0")

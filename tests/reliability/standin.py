@@ -20,10 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from recollect import checkpoints, cli, files, plots, provenance, runs
+from recollect import cli
 from recollect.errors import FileError
-from recollect.experiments import reproduce
-from recollect.training import Progress, Result
+from recollect.store import checkpoints, files, provenance, run_folders
+from recollect.studies import plots, reproduce
+from recollect.training.batch import Progress, Result
 
 ARGUMENTS = ["fig4", "--episodes", "2500", "--seeds", "2"]
 SIZE = int(os.environ.get("STANDIN_SIZE", "50"))
@@ -61,7 +62,7 @@ def install(setattr=setattr):
     setattr(reproduce, "begin", begin)
     setattr(reproduce, "state_like", state_like)
     setattr(reproduce, "BASELINE_GROUP", 1)  # several groups, so that there is something to lose
-    setattr(runs, "versions", lambda: VERSIONS)
+    setattr(run_folders, "versions", lambda: VERSIONS)
     setattr(plots, "draw_figure", lambda path: [])
 
 
@@ -174,10 +175,10 @@ def _check(run):
     """After a kill: every listed checkpoint is sound, the metrics reach as far; a folder hardly begun is begun anew."""
     if not (run / "log.jsonl").exists():
         with contextlib.suppress(FileError):
-            runs.read(run)
+            run_folders.read(run)
         shutil.rmtree(run, ignore_errors=True)
         return
-    assert [fault for _, fault in runs.verify(run) if fault] == []
+    assert [fault for _, fault in run_folders.verify(run) if fault] == []
 
 
 if __name__ == "__main__":

@@ -5,19 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect import (
-    EpisodicActorCritic,
-    FileError,
-    RecurrentActorCritic,
-    SecretInformant,
-    checkpoints,
-    compiled,
-    prng,
-    training,
-    trees,
-)
+from recollect import EpisodicActorCritic, FileError, RecurrentActorCritic, SecretInformant, prng
 from recollect.envs.base import TimeStep
-from recollect.training import train_iter
+from recollect.store import checkpoints, trees
+from recollect.training import batch, batch_recurrent
+from recollect.training.batch import train_iter
 
 ENV = SecretInformant(length=2, actions=2)
 AGENTS = {
@@ -40,7 +32,7 @@ def run(agent, state=None, **options):
 
 def blank():
     """A state of the right form, without compiling anything."""
-    form = trees.shapes(training.state_like(AGENTS["episodic"], ENV, 2, 5))
+    form = trees.shapes(batch.state_like(AGENTS["episodic"], ENV, 2, 5))
     return {name: np.zeros(shape, dtype) for name, (shape, dtype) in form.items()}
 
 
@@ -48,14 +40,14 @@ def blank():
 def test_the_compiled_loop(tmp_path, agent):
     saved, bins = [], []
     for report in run(agent):
-        if isinstance(report, training.Result):
+        if isinstance(report, batch.Result):
             break
         bins.append(report.new_bins)
         checkpoints.save(tmp_path / str(len(saved)), report.snapshot(), {})
         saved.append(tmp_path / str(len(saved)))
     whole = parts(report)
     assert len(saved) >= 2
-    like = trees.shapes(training.state_like(AGENTS[agent], ENV, 2, 5))
+    like = trees.shapes(batch.state_like(AGENTS[agent], ENV, 2, 5))
     for k, folder in enumerate(saved):
         state = checkpoints.load(folder, like=like).arrays
         *reports, result = run(agent, state)
@@ -63,18 +55,18 @@ def test_the_compiled_loop(tmp_path, agent):
         rest = [line for report in reports for line in report.new_bins]
         assert repr(rest) == repr([line for lines in bins[k + 1 :] for line in lines])
     # From the last snapshot nothing is compiled or stepped, whatever a call would do: the result is there at once.
-    sizes = training._advance._cache_size()
+    sizes = batch._advance._cache_size()
     (result,) = run(agent, state, records_per_call=7)
-    assert parts(result) == whole and training._advance._cache_size() == sizes
+    assert parts(result) == whole and batch._advance._cache_size() == sizes
 
 
 def test_the_compiled_baseline(tmp_path, monkeypatch):
     agent, env = RecurrentActorCritic(width=5), SecretInformant(3, 1)
-    monkeypatch.setattr(compiled, "FIRST_STEPS", 97)  # several reports, in the middle of episodes
-    monkeypatch.setattr(compiled, "SECONDS", 1e-4)
+    monkeypatch.setattr(batch_recurrent, "FIRST_STEPS", 97)  # several reports, in the middle of episodes
+    monkeypatch.setattr(batch_recurrent, "SECONDS", 1e-4)
 
     def begin(state=None):
-        return compiled.train_iter(agent, env, 200, (4, 7), max_steps=10**9, bins=4, state=state)
+        return batch_recurrent.train_iter(agent, env, 200, (4, 7), max_steps=10**9, bins=4, state=state)
 
     *reports, whole = begin()
     assert len(reports) > 3
@@ -85,7 +77,7 @@ def test_the_compiled_baseline(tmp_path, monkeypatch):
             report = next(going)
             before += report.new_bins
         checkpoints.save(tmp_path, report.snapshot(), {})
-        state = checkpoints.load(tmp_path, like=trees.shapes(compiled.state_like(agent, env, 2, 4))).arrays
+        state = checkpoints.load(tmp_path, like=trees.shapes(batch_recurrent.state_like(agent, env, 2, 4))).arrays
         *reports, result = begin(state)
         assert parts(result) == parts(whole)
         after = [line for report in reports for line in report.new_bins]
@@ -111,13 +103,13 @@ def test_another_observation_agent_or_task_is_refused_before_compiling(tmp_path,
     """Expected and got, by name; through the file and from the arrays alike."""
     state = blank()
     checkpoints.save(tmp_path, state, {})
-    compiled_before = training._advance._cache_size(), training._start_one._cache_size()
+    compiled_before = batch._advance._cache_size(), batch._start_one._cache_size()
     bins = options.get("bins", 5)
     with pytest.raises(FileError, match=message):
-        checkpoints.load(tmp_path, like=trees.shapes(training.state_like(AGENTS[agent], env, 2, bins)))
+        checkpoints.load(tmp_path, like=trees.shapes(batch.state_like(AGENTS[agent], env, 2, bins)))
     with pytest.raises(FileError, match=message):
         next(train_iter(AGENTS[agent], env, 200, (3, 1), state=state, **{**OPTIONS, **options}))
-    assert (training._advance._cache_size(), training._start_one._cache_size()) == compiled_before
+    assert (batch._advance._cache_size(), batch._start_one._cache_size()) == compiled_before
 
 
 def test_another_dtype_is_refused():
@@ -156,13 +148,13 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(agent):
     Eight runs go on for 300 steps after it, all their parameters finite; training stops with step, environment, seed.
     """
     env, seeds, agent = Faulty(2, 1, 2), range(30, 38), AGENTS[agent].replace(learning_rate=10.0)
-    agents = training._broadcast(agent, 8)
-    runs = training._start(agents, env, jnp.array(seeds, jnp.uint32), 1)
+    agents = batch._broadcast(agent, 8)
+    runs = batch._start(agents, env, jnp.array(seeds, jnp.uint32), 1)
     pay, see = jnp.array([*FAULTS, 0.0, 0.0, 0.0, 3e38, 0.0]), jnp.array([0.0, 0.0, 0.0, *FAULTS, 0.0, 0.0])
     runs = runs._replace(env=(*runs.env[:2], pay, see))
-    start = trees.flatten({**training.state_like(agent, env, 8, 1), "runs": runs})
+    start = trees.flatten({**batch.state_like(agent, env, 8, 1), "runs": runs})
     limits = tuple(jnp.int32(x) for x in (10, 10, 2**31 - 1, 2**31 - 1))
-    after, _ = training._advance(agents, env, runs, limits, records=2)
+    after, _ = batch._advance(agents, env, runs, limits, records=2)
     assert after.faults.tolist() == [700] * 6 + [-700, 0] and after.steps.tolist() == [1000] * 8
     kept = trees.flatten((after.agent.params, getattr(after.agent, "optimizer", ())))
     assert all(np.isfinite(array).all() for array in kept.values())
@@ -172,7 +164,7 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(agent):
         pays, sees = start["runs.env.2"].copy(), start["runs.env.3"].copy()
         pays[:first] = sees[:first] = 0.0
         state = {**start, "runs.env.2": pays, "runs.env.3": sees}
-        with pytest.raises(training.RecollectError) as raised:
+        with pytest.raises(batch.RecollectError) as raised:
             list(train_iter(agent, env, 10, seeds, bins=1, records_per_call=2, state=state))
         message = str(raised.value)
         assert (

@@ -11,9 +11,10 @@ import time
 
 import pytest
 
-from recollect import checkpoints, cli, files, lock, runs
-from recollect.experiments import reproduce
-from recollect.interrupts import Interrupts
+from recollect import cli
+from recollect.store import checkpoints, files, lock, run_folders
+from recollect.store.interrupts import Interrupts
+from recollect.studies import reproduce
 from reliability import commands, standin
 from reliability.commands import content, events, finish, read_json, wait_for
 from reliability.standin import ARGUMENTS, outcome
@@ -136,10 +137,10 @@ def test_the_second_process_leaves_at_once_and_names_the_first(tmp_path):
         assert time.monotonic() - asked < 60, "it did not wait: the first holds the folder for minutes"
         expected = f"{run} is in use by process {first.pid} on {holder['host']}, started {holder['started']}"
         assert expected in err and err.count("\n") == 1
-    assert runs.summary(run)["status"] == "running" and str(first.pid) in runs.summary(run)["holder"]
+    assert run_folders.summary(run)["status"] == "running" and str(first.pid) in run_folders.summary(run)["holder"]
     first.kill()
     first.communicate()
-    assert lock.holder(run) is None and runs.summary(run)["status"] == "stopped"
+    assert lock.holder(run) is None and run_folders.summary(run)["status"] == "stopped"
     assert resume(run) == 0, "a holder that died here is known to be dead"
     assert f"process {first.pid}" in next(e["of"] for e in events(run) if e["event"] == "took over the lock")
 
@@ -152,7 +153,7 @@ def test_a_lock_from_elsewhere_is_broken_only_when_asked(stopped, whole, capsys)
     error = capsys.readouterr().err
     assert "locked by process 17 on elsewhere, started 2020-01-01T00:00:00Z" in error and "--break-lock" in error
     assert content(stopped) == before
-    assert "elsewhere" in runs.summary(stopped)["holder"]
+    assert "elsewhere" in run_folders.summary(stopped)["holder"]
     assert resume(stopped, "--break-lock") == 0
     assert outcome(stopped) == outcome(whole) and "took over the lock" in [e["event"] for e in events(stopped)]
 
@@ -265,7 +266,7 @@ def test_a_config_that_is_whole_and_yet_another_is_refused(stopped, capsys):
     """Plan and hyperparameters changed together: the checkpoints know what the run began with."""
     other = reproduce.make_plan("fig4", "robust", seeds=2, episodes=2500).config()
     config = read_json(stopped / "config.json")
-    (stopped / "config.json").write_text(json.dumps({**config, **runs.plain(other)}))
+    (stopped / "config.json").write_text(json.dumps({**config, **run_folders.plain(other)}))
     assert resume(stopped) == 1
     error = capsys.readouterr().err
     assert 'preset: was "paper", is "robust"' in error and "hyperparameters.discount: was 1.0, is 0.99" in error
@@ -294,7 +295,7 @@ def test_resuming_by_the_first_command(tmp_path, stopped, whole, capsys):
 
 @pytest.mark.parametrize("name", ["jax", "prng", "backend", "xla_flags"])
 def test_other_versions_are_refused_or_marked(stopped, whole, name, monkeypatch, capsys):
-    monkeypatch.setattr(runs, "versions", lambda: {**standin.VERSIONS, name: "another"})
+    monkeypatch.setattr(run_folders, "versions", lambda: {**standin.VERSIONS, name: "another"})
     before = content(stopped)
     assert resume(stopped) == 1
     error = capsys.readouterr().err
@@ -312,7 +313,7 @@ def test_other_versions_are_refused_or_marked(stopped, whole, name, monkeypatch,
 
 def test_the_versions_are_recorded(monkeypatch):
     monkeypatch.undo()
-    found = runs.versions()
+    found = run_folders.versions()
     assert set(found) >= {"recollect", "jax", "jaxlib", "numpy", "prng", "platform", "python", "processor", "backend"}
     assert found["prng"] == "recollect_philox4x32" and found["backend"] == "cpu"
 
@@ -405,9 +406,10 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from reliability import standin
-from recollect import cli, runs
-from recollect.experiments import reproduce
-from recollect.training import Progress
+from recollect import cli
+from recollect.store import run_folders
+from recollect.studies import reproduce
+from recollect.training.batch import Progress
 standin.install()
 run, fill = Path(sys.argv[1]) / "run", []
 def begin(plan, job, group, state):
@@ -423,8 +425,8 @@ def begin(plan, job, group, state):
 reproduce.begin = begin
 code = cli.main(["reproduce", *standin.ARGUMENTS, "--out", str(run), "--checkpoint-every", "0.01"])
 print("exit", code)
-print("faults", [fault for _, fault in runs.verify(run) if fault])
-print("saved", len(runs.saved(run)), "hidden", [p.name for p in run.rglob(".*")])
+print("faults", [fault for _, fault in run_folders.verify(run) if fault])
+print("saved", len(run_folders.saved(run)), "hidden", [p.name for p in run.rglob(".*")])
 (run.parent / "ballast").unlink()
 print("resumed", cli.main(["resume", str(run)]))
 import shutil
@@ -462,7 +464,8 @@ def test_a_quota_on_files(tmp_path):
         "import resource, sys, signal\n"
         "from pathlib import Path\n"
         "import numpy as np\n"
-        "from recollect import RecollectError, checkpoints\n"
+        "from recollect import RecollectError\n"
+        "from recollect.store import checkpoints\n"
         "here = Path(sys.argv[1])\n"
         "checkpoints.save(here, {'x': np.zeros(100)}, {})\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -520,7 +523,7 @@ def test_a_config_that_is_all_hole_is_refused(stopped, capsys):
 
 def test_many_checkpoints_leave_no_handles_and_no_memory(tmp_path):
     """A hundred seconds' worth of saving in a few: the short version of ``recollect soak``."""
-    from recollect.bench.reliability import open_handles, resident_bytes
+    from recollect.studies.reliability import open_handles, resident_bytes
 
     plan = reproduce.make_plan("fig4", seeds=2, episodes=2500)
     looks = []

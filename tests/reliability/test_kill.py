@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 
-from recollect import checkpoints, cli, runs
+from recollect import cli
+from recollect.store import checkpoints, run_folders
 from reliability import commands
 from reliability.commands import finish, real, wait_for
 from reliability.standin import outcome
@@ -43,8 +44,8 @@ def test_the_real_trainer_killed_and_resumed(tmp_path):
         assert process.wait() == -9
         process.communicate()
         assert commands.read_json(run / "status.json")["status"] == "running"
-        assert runs.summary(run)["status"] == "stopped"
-        assert [fault for _, fault in runs.verify(run) if fault] == []
+        assert run_folders.summary(run)["status"] == "stopped"
+        assert [fault for _, fault in run_folders.verify(run) if fault] == []
     finish(real(cache, "resume", run))
     assert outcome(run) == outcome(whole)
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
@@ -69,8 +70,8 @@ def test_a_learner_killed_and_resumed(tmp_path, capsys):
         _, err = process.communicate(timeout=120)
         assert process.returncode == (130 if number == signal.SIGTERM else -9), err
         status = "interrupted" if number == signal.SIGTERM else "stopped"
-        assert runs.summary(run)["status"] == status and 0 <= runs.summary(run)["progress"] < 1
-        assert [fault for _, fault in runs.verify(run) if fault] == []
+        assert run_folders.summary(run)["status"] == status and 0 <= run_folders.summary(run)["progress"] < 1
+        assert [fault for _, fault in run_folders.verify(run) if fault] == []
     assert "recollect resume goes on with it" in err
     newest = checkpoints.load(run / "checkpoints" / "learner")
     assert 0 < newest.meta["steps"] < 20_000 and len(newest.arrays["fleet.taken"]) > 0
@@ -80,7 +81,11 @@ def test_a_learner_killed_and_resumed(tmp_path, capsys):
     assert found[0] == found[1]
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
     assert cli.main(["verify", str(run)]) == 0 and cli.main(["runs", str(tmp_path)]) == 0
-    assert runs.summary(run) == {**runs.summary(whole), "run": "run", "command": runs.summary(run)["command"]}
+    assert run_folders.summary(run) == {
+        **run_folders.summary(whole),
+        "run": "run",
+        "command": run_folders.summary(run)["command"],
+    }
 
 
 def outcome_of_learner(path):

@@ -13,21 +13,23 @@ import jax
 import numpy as np
 import pytest
 
-from recollect import Learner, callbacks, checkpoints, cli, files, fleet, lock, runs, spaces, trees
-from recollect import learner as learner_module
-from recollect.actions import Gaussian
+from recollect import Learner, cli
+from recollect.agents.distributions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.envs import making
+from recollect.engines.host import blank_rows
+from recollect.engines.native.base import NativeHost
+from recollect.engines.native.episodic_host import EpisodicHost
+from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
-from recollect.fleet import EnvironmentFault, NotRepeatableError
-from recollect.host import blank_rows
-from recollect.interrupts import Interrupted
-from recollect.native.episodic_host import EpisodicHost
-from recollect.native.host import NativeHost
-from recollect.normalization import Normalizer
-from recollect.resuming import resume
+from recollect.store import checkpoints, files, lock, run_folders, trees
+from recollect.store.interrupts import Interrupted
+from recollect.training import callbacks, env_pool
+from recollect.training import online as learner_module
+from recollect.training.env_pool import EnvironmentFault, NotRepeatableError
+from recollect.training.normalization import Normalizer
+from recollect.training.resuming import resume
 from reliability import commands
 
 NATIVE = EpisodicActorCritic(memory_size=2, hidden=4)
@@ -106,7 +108,7 @@ def one_by_one(monkeypatch):
 
 def interrupted(moment, work, number=signal.SIGINT):
     """Ctrl-C at the so-manieth step of training from now; steps that are played again do not count."""
-    step, left = fleet.Copies.step, [moment]
+    step, left = env_pool.Copies.step, [moment]
 
     def counting(self, drawn, rows):
         step(self, drawn, rows)
@@ -114,7 +116,7 @@ def interrupted(moment, work, number=signal.SIGINT):
         if left[0] == 0:
             signal.raise_signal(number)
 
-    with mock.patch.object(fleet.Copies, "step", counting), pytest.raises(Interrupted):
+    with mock.patch.object(env_pool.Copies, "step", counting), pytest.raises(Interrupted):
         work()
 
 
@@ -137,7 +139,7 @@ def test_interrupted_anywhere_and_resumed(case, tmp_path, one_by_one):
     found = resume(run, env)
     assert bits(found) == bits(whole) and rows(run) == rows(tmp_path / "whole")
     assert found.exact and commands.read_json(run / "status.json")["exact"] is True
-    assert [wrong for _, wrong in runs.verify(run) if wrong] == []
+    assert [wrong for _, wrong in run_folders.verify(run) if wrong] == []
     table = [(folder / "metrics.csv").read_text().splitlines() for folder in (run, tmp_path / "whole")]
     assert [line.split(",")[:6] for line in table[0]] == [line.split(",")[:6] for line in table[1]]
 
@@ -206,7 +208,8 @@ def test_environments_by_name_come_again(name):
     vector, actions = spaces.observations(envs[0].observation_space), spaces.actions(envs[0].action_space)
     rng, size = np.random.default_rng(0), vector.size
     first, second = (
-        fleet.Copies([env], name, 1, vector, actions, Normalizer(size, 1, False, False, 0.9), [(3, 0)]) for env in envs
+        env_pool.Copies([env], name, 1, vector, actions, Normalizer(size, 1, False, False, 0.9), [(3, 0)])
+        for env in envs
     )
     rows, other = blank_rows(1, size), blank_rows(1, size)
 
@@ -297,7 +300,7 @@ def test_an_environment_that_ignores_its_seed_is_refused(env, what, tmp_path, on
     found = resume(run, env, allow_inexact=True)
     assert found.steps == 60 and not found.exact
     assert commands.read_json(run / "status.json")["exact"] is False and message in str(commands.events(run))
-    assert runs.summary(run)["exact"] is False
+    assert run_folders.summary(run)["exact"] is False
     assert not Learner.load(run, env, check=False).exact, "the mark stays"
 
 
@@ -318,7 +321,7 @@ def test_vector_environments_begin_anew_when_asked(tmp_path):
 
 def test_an_episode_too_long_to_keep(tmp_path, monkeypatch):
     """The actions that are kept of it do not grow beyond a limit; it is refused, not taken up wrongly."""
-    monkeypatch.setattr(fleet, "RECORDED", 40)
+    monkeypatch.setattr(env_pool, "RECORDED", 40)
     learner = Learner(NATIVE, gym.make("MountainCar-v0"), seed=0, check=False)
     learner.learn(50, folder=tmp_path / "run")
     assert len(learner.fleet.taken[0]) == 40
@@ -347,7 +350,7 @@ def test_an_update_that_is_not_finite_stops_training(case, tmp_path):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(learner.state().params))
     status = commands.read_json(tmp_path / "run" / "status.json")
     assert status["status"] == "failed" and "step 3" in status["error"]
-    assert runs.summary(tmp_path / "run")["error"] == status["error"]
+    assert run_folders.summary(tmp_path / "run")["error"] == status["error"]
     assert learner.learn(3, strict=False).steps == 3 * learner.copies + 3
 
 
@@ -468,8 +471,8 @@ def test_another_config_is_refused_field_by_field(stopped, whole):
 
 
 def test_other_versions_are_refused_or_marked(stopped, monkeypatch):
-    was = runs.versions()
-    monkeypatch.setattr(runs, "versions", lambda: {**was, "jax": "another"})
+    was = run_folders.versions()
+    monkeypatch.setattr(run_folders, "versions", lambda: {**was, "jax": "another"})
     with pytest.raises(
         RecollectError, match=r"would not go on bit for bit: jax: was .*, is \"another\"; --allow-inexact"
     ):
@@ -523,8 +526,8 @@ def test_a_full_disk(tmp_path, whole, one_by_one, monkeypatch):
         patch.setattr(files, "write", full)
         with pytest.raises(RecollectError, match=r"cannot write the checkpoint .*run.*No space left on device"):
             make("native").learn(60, log_every=10, folder=run, callbacks=[callbacks.Checkpoint(10)])
-    assert [wrong for _, wrong in runs.verify(run) if wrong] == [] and not list(run.rglob(".new-*"))
-    assert not (run / "lock.json").exists() and runs.summary(run)["status"] == "stopped", (
+    assert [wrong for _, wrong in run_folders.verify(run) if wrong] == [] and not list(run.rglob(".new-*"))
+    assert not (run / "lock.json").exists() and run_folders.summary(run)["status"] == "stopped", (
         "nor could the status be written"
     )
     assert bits(resume(run, Walk)) == bits(whole) and rows(run) == rows(whole.folder)
@@ -544,7 +547,7 @@ def test_twice_raises_at_once(tmp_path, one_by_one):
     with mock.patch.object(EpisodicHost, "unpack", unpack), pytest.raises(KeyboardInterrupt) as raised:
         interrupted(5, lambda: resume(run, Walk))
     assert again == [] and not isinstance(raised.value, Interrupted)
-    assert commands.content(run / "checkpoints") == before and runs.summary(run)["status"] == "stopped"
+    assert commands.content(run / "checkpoints") == before and run_folders.summary(run)["status"] == "stopped"
     assert resume(run, Walk).steps == 30
 
 
@@ -562,4 +565,4 @@ def test_the_command_says_what_is_the_matter(tmp_path, one_by_one, capsys):
     interrupted(5, lambda: make("native").learn(60, folder=tmp_path / "own"))
     capsys.readouterr()
     assert cli.main(["resume", str(tmp_path / "own")]) == 1
-    assert "recollect.resuming.resume(FOLDER, env)" in capsys.readouterr().err
+    assert "recollect.training.resuming.resume(FOLDER, env)" in capsys.readouterr().err

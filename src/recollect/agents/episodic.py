@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from recollect import learning, memory
-from recollect.actions import CATEGORICAL, Distribution
-from recollect.agents import explanation
+from recollect.agents import explanation, memory, td
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
-from recollect.encoders import ENCODERS, Encoder, encode, forget, init_encoder
-from recollect.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, affine, apply_network, init_network
-from recollect.pictures import Convolution
+from recollect.agents.convolution import Convolution
+from recollect.agents.distributions import CATEGORICAL, Distribution
+from recollect.agents.encoders import ENCODERS, Encoder, encode, forget, init_encoder
+from recollect.agents.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, affine, apply_network, init_network
 from recollect.reservoir import kernel
 
 LARGEST_MEMORY = 2**32  # bytes
@@ -114,7 +113,7 @@ class EpisodicActorCritic(Agent):
 
     At each step: recall one stored state m_t by the query, act by π(a | S_t, m_t), see the consequence, and move every
     network along δ_t times the gradient of its score: V(S_t), log π, log Q, and w(S_i; θ)/w_i for the recalled state
-    (see ``recollect.memory.credit``); then show S_t to the memory. One update a step, no replay, n stored states.
+    (see ``recollect.agents.memory.credit``); then show S_t to the memory. One update a step, no replay, n states.
 
     >>> agent = EpisodicActorCritic.preset("paper", memory_size=3)
     >>> agent.learning_rate, agent.discount, agent.entropy
@@ -152,12 +151,13 @@ class EpisodicActorCritic(Agent):
         forgetting: ρ: a stored state's weight falls by e^−ρ a step against those still to come; 0, the paper's choice,
             for never. A memory that is not emptied needs it: without, ever fewer of the new states come in.
         encoder: what the agent takes for its state, stores and queries: the "raw" observation, a fixed random
-            "projection" of it, or the observation beside a fixed random "recurrent" state; see ``recollect.encoders``.
+            "projection" of it, or the observation beside a fixed random "recurrent" state; see
+            ``recollect.agents.encoders``.
         encoding_size: units of the encoder.
         oracle_bit: for comparison: write with weight 1 where this element of the observation is positive and with
             weight 0 elsewhere, instead of by the write network; None to learn.
         activation: of hidden layers: "tanh", "relu", "sigmoid". The paper does not say.
-        initializer: of weights and biases, see ``recollect.networks.INITIALIZERS``. The paper does not say.
+        initializer: of weights and biases, see ``recollect.agents.networks.INITIALIZERS``. The paper does not say.
         critic_start: "zero" (last layer of V starts at 0) or "random" (like every other layer). The paper does not say.
         bias_rate: step size of biases relative to weights; 0 gives networks without biases (with zero-bias starts).
         value_gain, policy_gain, query_gain, write_gain: factors on the initial weights of each network.
@@ -170,8 +170,8 @@ class EpisodicActorCritic(Agent):
         terminal_value: V of the state after the end.
         log_weight_floor: lower bound on log w when a state is written; −inf for none (logs do not underflow).
         critic_output: "tanh", as in the paper (returns between −1 and 1), or "linear" for returns of any size.
-        pictures: makes states of pictures, see ``recollect.pictures``; networks and memory work on its output, and it
-            learns from the value, the policy and the query. None where observations are states.
+        pictures: makes states of pictures, see ``recollect.agents.convolution``; networks and memory work on its
+            output, and it learns from the value, the policy and the query. None where observations are states.
         actions: how actions are drawn; ``recollect.Learner`` sets it from the action space.
 
     Paper: section 2, section 3
@@ -437,7 +437,7 @@ class EpisodicActorCritic(Agent):
         _, s_next = encode(state.encoder, timestep.observation)
         v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, self.see(params, s_next)))
         v = self.value(params, self.see(params, state.decision.observation))
-        return learning.td_error(timestep.reward - state.reward_rate, self._discount(), v_next, v)
+        return td.td_error(timestep.reward - state.reward_rate, self._discount(), v_next, v)
 
     def explain(self, state: State, timestep: TimeStep) -> dict[str, Any]:
         """The memory, the query and the decision; see ``recollect.agents.explanation``."""
@@ -463,7 +463,7 @@ class EpisodicActorCritic(Agent):
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
         (gradient,), (ready,) = pull((one, none)), pull((none, one))
         decay = jnp.asarray(discount * self.trace_decay, delta.dtype)
-        longer = jax.tree.map(lambda z, g: learning.trace(z, g, decay), traces, gradient)
+        longer = jax.tree.map(lambda z, g: td.trace(z, g, decay), traces, gradient)
         openness = self.entropy + self.surprise * jnp.abs(delta)
         direction = jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready)
         mean = squares
@@ -472,7 +472,7 @@ class EpisodicActorCritic(Agent):
             direction, (mean,) = rms.update(direction, optax.ScaleByRmsState(squares))
         moved = self._move(params, direction)
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
-        sound = learning.all_finite((moved, mean))
+        sound = td.all_finite((moved, mean))
         learnt = jnp.logical_and(sound, active)
         params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
         squares = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), mean, squares)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect import memory
+from recollect.agents import memory
 from recollect.agents.base import TimeStep
 from recollect.reservoir import kernel
 

@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from recollect import learning
-from recollect.actions import CATEGORICAL, Distribution
-from recollect.agents import explanation
+from recollect.agents import explanation, td
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, traced
-from recollect.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
+from recollect.agents.distributions import CATEGORICAL, Distribution
+from recollect.agents.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
 
 
 class Parameters(NamedTuple):
@@ -99,7 +98,7 @@ class GatedActorCritic(Agent):
     def td_error(self, params: Parameters, s: Array, timestep: TimeStep) -> Array:
         """δ of the step from S_t that ``timestep`` came of."""
         v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
-        return learning.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
+        return td.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
 
     def hidden(self, state: Any) -> Array:
         """The hidden state h_t that the last action was chosen by."""
@@ -130,7 +129,7 @@ class GatedActorCritic(Agent):
         """One RMSProp step, unless what it led to were not finite; and whether it was."""
         scaled, squares = self._rms().update(direction, optimizer)
         moved = jax.tree.map(lambda p, d: p + self.learning_rate * d, params, scaled), squares
-        sound = learning.all_finite(moved)
+        sound = td.all_finite(moved)
         params, optimizer = jax.tree.map(
             lambda new, old: jnp.where(jnp.logical_and(sound, active), new, old), moved, (params, optimizer)
         )

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from recollect.agents.base import Agent
+from recollect.agents.convolution import Convolution
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.errors import FileError
-from recollect.pictures import Convolution
 
 CLASSES: dict[str, type[Agent]] = {
     "EpisodicActorCritic": EpisodicActorCritic,

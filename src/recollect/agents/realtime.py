@@ -9,7 +9,7 @@ from jax import Array
 
 from recollect.agents.base import TimeStep, register
 from recollect.agents.gated import Decision, GatedActorCritic, Parameters
-from recollect.networks import apply_gru
+from recollect.agents.networks import apply_gru
 
 LARGEST_WIDTH = 64
 """A step costs O(units⁴): beyond this, backpropagation through the episode is cheaper."""

@@ -9,7 +9,7 @@ from jax import Array
 
 from recollect.agents.base import TimeStep, check_count, register
 from recollect.agents.gated import Decision, GatedActorCritic, Parameters
-from recollect.networks import GRU, Layer, apply_gru
+from recollect.agents.networks import GRU, Layer, apply_gru
 
 
 class Past(NamedTuple):

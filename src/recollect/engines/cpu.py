@@ -435,7 +435,7 @@ def _see(f, u, o, table, row, x, w):
 
 @inlined
 def _draw(f, shares, size, total, u_draw, w):
-    """The index that a uniform number draws from unnormalised ``shares``: `learning.draw`."""
+    """The index that a uniform number draws from unnormalised ``shares``: `td.draw`."""
     below, index = splat(ZERO, w), splat(0, w)
     for i in range(size - 1):
         below = below + load(f, shares + i, w)

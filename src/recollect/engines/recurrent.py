@@ -1,7 +1,7 @@
 """The recurrent baseline on CPUs: environment, GRU, backpropagation and RMSProp for W runs at once, one a vector lane.
 
-The definition is `recollect.agents.recurrent`; symbols and order follow it, and tests/test_compiled.py holds the two
-equal. A block of W runs lives in one scratch array of float32 fields, W entries a field (`Layout`,
+The definition is `recollect.agents.recurrent`; symbols and order follow it, and tests/training/test_batch_recurrent.py
+holds the two equal. A block of W runs lives in one scratch array of float32 fields, W entries a field (`Layout`,
 `recollect.engines.lanes`); what environment and random numbers need stays in the runs' own rows, for scalar code.
 
 Runs are at different steps of their episodes, and the loops over an episode go to the longest of the block. A run that

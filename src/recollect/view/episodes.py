@@ -7,11 +7,11 @@ import gymnasium as gym
 import jax
 import numpy as np
 
+from recollect.engines.host import TimeStep
 from recollect.envs import making
 from recollect.errors import RecollectError
-from recollect.host import TimeStep
-from recollect.learner import Learner
-from recollect.normalization import LIMIT
+from recollect.training.normalization import LIMIT
+from recollect.training.online import Learner
 from recollect.view import format as recording
 from recollect.view import names
 from recollect.view.frames import Frames

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from recollect import files
 from recollect.errors import FileError
+from recollect.store import files
 
 FORMAT, VERSION = "recollect recording", 1
 LARGEST = 2**28
@@ -121,7 +121,7 @@ def _check_episode(episode: dict[str, Any], size: int, place: str) -> None:
     for name in ("slot", "from", "until", "seen"):
         limit = slots - 1 if name == "slot" else steps
         numbers = decode(stays[name])
-        if numbers.size and not (-1 <= numbers.min() and numbers.max() <= limit):
+        if numbers.size and not (numbers.min() >= -1 and numbers.max() <= limit):
             raise ValueError(f"{place}.memory.stays.{name} goes beyond {limit}")
     _check_shape(memory["recalled"], (steps,), f"{place}.memory.recalled")
     _check_shape(memory["probability"], (steps, slots), f"{place}.memory.probability")

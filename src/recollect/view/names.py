@@ -17,7 +17,7 @@ import numpy as np
 
 
 def of_observations(space: gym.Space, name: str = "") -> list[str]:
-    """A name for each element of the vector that ``recollect.spaces`` makes of an observation."""
+    """A name for each element of the vector that ``recollect.envs.spaces`` makes of an observation."""
     if isinstance(space, gym.spaces.Discrete):
         start = int(space.start)
         return [_joined(name, f"= {k}" if name else f"{k}") for k in range(start, start + int(space.n))]

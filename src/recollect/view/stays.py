@@ -83,7 +83,9 @@ class Stays:
             if name in self._steps[0]:
                 found[name] = recording.encode(self._stack(name))
         if "policies" in self._steps[0] and self._stack("policies").size <= recording.MANY:
-            found["policies"] = recording.encode(np.where(self._stack("filled")[..., None], self._stack("policies"), 0.0))
+            found["policies"] = recording.encode(
+                np.where(self._stack("filled")[..., None], self._stack("policies"), 0.0)
+            )
         found |= self._weights_now() | self._credit() | self._keys(observations)
         if key_names is not None:
             found["key_names"] = [str(name) for name in key_names]

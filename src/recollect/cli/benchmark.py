@@ -1,0 +1,135 @@
+"""``recollect benchmark``: agents on tasks that ask for memory."""
+
+import argparse
+from pathlib import Path
+
+from recollect.cli.arguments import Commands, add_resume, count, multiple, names, seed, setting
+from recollect.cli.reports import check_out, print_table, run_units, write_report
+from recollect.cores import cores
+from recollect.errors import RecollectError
+
+SHOWN = 5
+"""Settings of a search that are printed, of each task and agent."""
+
+
+def _benchmark(args: argparse.Namespace) -> None:
+    from recollect.store.provenance import plain
+    from recollect.studies import benchmark, plots
+    from recollect.studies.tasks import DEFAULT
+
+    tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    check_out(args)
+    if args.search is not None:
+        _search(args, tasks, agents, seeds)
+        return
+    if args.near or args.best is not None:
+        raise RecollectError(f"{'--near' if args.near else '--best'}: of a search, --search K says how many")
+    if args.set:
+        raise RecollectError(
+            "--set: options are fixed for a --search; the benchmark's own are in recollect.studies.tasks"
+        )
+    if args.out is not None:
+        plots.require()  # before the work, not after it
+    units = benchmark.units(tasks, agents, seeds, args.scale, progress=True)
+    options = plain(benchmark.options(tasks, agents))
+    found, errors = run_units(args, units, args.jobs, settings=options)
+    rows = [row for pair in found.values() for row in pair]
+    lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
+    print_table(
+        ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],
+        [
+            [
+                line["task"],
+                line["agent"],
+                f"{line['return']:.3f}",
+                f"{line['interval'][0]:.3f} to {line['interval'][1]:.3f}",
+                f"{line['solved']} of {line['seeds']}",
+                "-" if line["median_steps"] == float("inf") else f"{line['median_steps']:,}",
+                f"{line['random']:.2f}",
+                f"{line['optimal']:.2f}",
+            ]
+            for line in lines
+        ],
+    )
+    for agent, found in together.items():
+        print(
+            f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to optimal, all tasks"
+        )
+    if args.out is not None:
+        if rows:
+            print(f"picture: {plots.draw_benchmark(args.out.with_suffix('.png'), rows)}")
+        report = {"scale": args.scale, "options": options, "table": lines, "over_tasks": together, "rows": rows}
+        write_report(args, plain(report), errors)
+    elif errors:
+        raise RecollectError("; ".join(f"{name}: {error}" for name, error in errors.items()))
+
+
+def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str, ...], seeds: range) -> None:
+    from recollect.store.provenance import plain
+    from recollect.studies import benchmark
+
+    fixed = dict(args.set)
+    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near, args.best)
+    options = plain(benchmark.options(tasks, agents))
+    found, errors = run_units(args, units, args.jobs, settings=options)
+    rows = benchmark.ranked(list(found.values()))
+    pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
+    shown = [row for own in pairs for row in [r for r in rows if (r["task"], r["agent"]) == own][:SHOWN]]
+    columns = ["task", "agent", "solved", "return at the end", "over all episodes", "median steps"]
+    print_table(
+        columns,
+        [
+            [
+                row["task"],
+                row["agent"],
+                f"{row['solved']} of {row['seeds']}",
+                *("-" if row[name] is None else f"{row[name]:.3f}" for name in ("return", "whole")),
+                "-" if row["median_steps"] in (None, "inf", float("inf")) else f"{row['median_steps']:,}",
+            ]
+            for row in shown
+        ],
+    )
+    for row in shown:
+        print(f"{row['task']} {row['agent']}:", *(f"{name}={value:g}" for name, value in row["settings"].items()))
+    if args.out is not None or errors:
+        write_report(args, {"scale": args.scale, "fixed": fixed, "rows": rows}, errors)
+
+
+def register(commands: Commands) -> None:
+    """Add ``benchmark``."""
+    compare = commands.add_parser("benchmark", help="agents on tasks that ask for memory")
+    suites = compare.add_subparsers(metavar="SUITE", required=True)
+    suite = suites.add_parser("memory", help="bsuite, popgym, MiniGrid, secret informant, T-maze")
+    suite.add_argument("--tasks", type=names, help="comma-separated (default: a dozen of them)")
+    suite.add_argument("--agents", type=names, help="comma-separated (default: episodic,none,gru)")
+    suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
+    suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
+    suite.add_argument(
+        "--jobs", type=count, default=cores(), help="pairs that run at once, in processes (default: one a core)"
+    )
+    suite.add_argument(
+        "--search",
+        type=count,
+        metavar="K",
+        help="tune instead: K random settings a task and agent, the same ones every time, the best first",
+    )
+    where = suite.add_mutually_exclusive_group()
+    where.add_argument(
+        "--near", action="store_true", help="search among small changes of each task's own settings, itself the first"
+    )
+    where.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
+    suite.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the agents that a --search does not draw",
+    )
+    suite.add_argument(
+        "--out", type=Path, help="JSON file for the results; without --search a picture is put beside it"
+    )
+    add_resume(suite)
+    suite.set_defaults(run=_benchmark)

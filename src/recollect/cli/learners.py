@@ -1,0 +1,141 @@
+"""``recollect train``, ``evaluate``, ``inspect`` and ``envs``: agents in Gymnasium environments."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from recollect.cli.arguments import Commands, count, multiple, setting
+from recollect.cli.reports import print_table
+from recollect.errors import RecollectError
+
+LEARNERS = ("episodic", "fifo", "uniform", "none", "gru", "gru-truncated", "gru-rtrl")
+
+
+def _train(args: argparse.Namespace) -> None:
+    from recollect import Learner
+    from recollect.agents import named
+    from recollect.training import callbacks
+
+    for name, value in [*args.set, *args.env_set]:
+        if value is None or isinstance(value, (list, dict)):
+            raise RecollectError(f"{name}={value}: one number or name is needed")
+    if args.out is not None:
+        from recollect.store.run_folders import check_free
+
+        check_free(args.out)
+    agent = named.make(args.agent, **dict(args.set))
+    learner = Learner(
+        agent,
+        args.env,
+        seed=args.seed,
+        copies=args.copies,
+        learners=args.learners,
+        env_options=dict(args.env_set),
+        normalize_observations=args.normalize in ("observations", "both"),
+        normalize_rewards=args.normalize in ("rewards", "both"),
+    )
+    watch: list = []
+    if args.evaluate_every:
+        watch.append(callbacks.Evaluate(args.evaluate_every))
+    if args.stop_at is not None:
+        watch.append(callbacks.EarlyStop(args.stop_at, patience=3))
+    learner.learn(
+        args.steps,
+        progress=True,
+        callbacks=watch,
+        log=args.log,
+        log_every=args.log_every,
+        folder=args.out,
+        checkpoint_every=args.checkpoint_every,
+    )
+    assert learner.folder is not None
+    say_where(learner, learner.folder)
+
+
+def say_where(learner: Any, folder: Path) -> None:
+    """How far a learner has come, and where it is."""
+    print(f"steps:   {learner.steps:,}, episodes: {sum(learner.episodes):,}")
+    print(f"folder:  {folder}")
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from recollect import Learner
+
+    learner = Learner.load(args.run_folder, args.env)
+    print(learner.evaluate(args.episodes, seed=args.seed))
+
+
+def _inspect(args: argparse.Namespace) -> None:
+    from recollect import Learner
+    from recollect.studies.plots import draw_episode
+    from recollect.training import inspection
+
+    learner = Learner.load(args.run_folder, args.env)
+    moments = inspection.play(learner, args.seed, args.limit)
+    columns, rows = inspection.lines(moments)
+    print_table(columns, rows)
+    print(f"return {sum(m.reward for m in moments):g} in {len(moments)} steps; ▸ marks what was recalled")
+    out = args.out or args.run_folder / f"episode-{args.seed}.png"
+    print(f"picture: {draw_episode(out, moments)}")
+
+
+def _envs(args: argparse.Namespace) -> None:
+    from recollect.envs.making import listing
+
+    for env_id, package in listing():
+        if args.text.lower() in env_id.lower():
+            print(f"{env_id:50s} {package}")
+
+
+def add_env_option(command: argparse.ArgumentParser) -> None:
+    """For commands that make a saved learner's environment again."""
+    command.add_argument("--env", metavar="ID", help="the environment (default: the run's own, unless it is MODULE:ID)")
+
+
+def register(commands: Commands) -> None:
+    """Add what trains agents and plays them."""
+    learn = commands.add_parser("train", help="train an agent in a Gymnasium environment")
+    learn.add_argument("--env", required=True, metavar="ID", help="as `recollect envs` lists them")
+    learn.add_argument("--agent", choices=LEARNERS, default="episodic", help="default: episodic")
+    learn.add_argument("--steps", type=count, default=100_000, help="time steps (default: 100,000)")
+    learn.add_argument("--seed", type=int, default=0, help="default: 0")
+    learn.add_argument(
+        "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
+    )
+    learn.add_argument(
+        "--env-set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="and of the environment"
+    )
+    learn.add_argument("--copies", type=count, default=1, help="environments played at once (default: 1)")
+    learn.add_argument(
+        "--learners", choices=("one", "each"), default="one", help="one agent for all copies, or each one"
+    )
+    learn.add_argument("--normalize", choices=("observations", "rewards", "both"), help="by running statistics")
+    learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
+    learn.add_argument("--log-every", type=count, default=1000, help="steps between rows of metrics (default: 1000)")
+    learn.add_argument("--evaluate-every", type=count, help="evaluate every so many steps")
+    learn.add_argument(
+        "--checkpoint-every", type=multiple, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)"
+    )
+    learn.add_argument("--stop-at", type=float, help="stop when the mean return of 3 rows in succession is so high")
+    learn.add_argument("--out", type=Path, help="run folder (default: runs/ENV-AGENT-seedS)")
+    learn.set_defaults(run=_train)
+
+    test = commands.add_parser("evaluate", help="play a trained agent without learning")
+    test.add_argument("run_folder", type=Path, metavar="RUN")
+    test.add_argument("--episodes", type=count, default=100, help="default: 100")
+    test.add_argument("--seed", type=count, help="of the episodes (default: one beside the run's own)")
+    test.set_defaults(run=_evaluate)
+
+    look = commands.add_parser("inspect", help="an episode of a trained agent, with what it held in memory")
+    look.add_argument("run_folder", type=Path, metavar="RUN")
+    look.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
+    look.add_argument("--limit", type=count, default=100, help="most steps to play (default: 100)")
+    look.add_argument("--out", type=Path, help="the picture (default: RUN/episode-SEED.png)")
+    look.set_defaults(run=_inspect)
+
+    for command in (test, look):
+        add_env_option(command)
+
+    envs = commands.add_parser("envs", help="list the environments that can be named")
+    envs.add_argument("text", nargs="?", default="", help="only ids with this in them")
+    envs.set_defaults(run=_envs)

@@ -1,0 +1,85 @@
+"""What commands print and write: progress, tables, reports as JSON."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+
+from recollect.errors import RecollectError
+
+
+def progress(text: str) -> None:
+    """Say on standard error what begins now."""
+    print(f"  {text} …", file=sys.stderr, flush=True)
+
+
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table as wide as the terminal, or as 140 columns where there is none."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    (console if console.is_terminal else Console(width=140)).print(table)
+
+
+def check_out(args: argparse.Namespace) -> None:
+    """Refuse a place for the report before the work begins rather than after it."""
+    from recollect.studies.sweep import journal_of
+
+    if args.out is None:
+        if args.resume:
+            raise RecollectError("--resume: say with --out which report to go on with")
+        return
+    if not args.resume:
+        for path in (args.out, journal_of(args.out)):
+            if path.exists():
+                raise RecollectError(
+                    f"{path} exists already: choose another --out, or remove it; --resume does what is missing"
+                )
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        if not args.out.exists():
+            args.out.touch()
+            args.out.unlink()
+    except OSError as error:
+        raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
+
+
+def run_units(
+    args: argparse.Namespace, units: Mapping[str, Callable[[], object]], jobs: int = 1, **known: object
+) -> tuple[dict, dict[str, str]]:
+    """Do all units, or those that are missing.
+
+    They can be taken up again under the same config alone: what was asked, but for where and how to watch, and what
+    else they depend on, ``known``.
+    """
+    from recollect.studies.sweep import run_all
+
+    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs")
+    config = {name: value for name, value in vars(args).items() if name not in aside} | known
+
+    def say(text: str) -> None:
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    return run_all(units, config, args.out, resume=args.resume, say=say, jobs=jobs)
+
+
+def write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:
+    """Write what was found, with the command and the versions that found it; then fail where a part failed."""
+    from recollect.store.run_folders import command_line, versions, write_json
+
+    whole = {"command": command_line(), "versions": versions(), **report, **({"errors": errors} if errors else {})}
+    if args.out is None:
+        print(json.dumps(whole, indent=1))
+    else:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(args.out, whole)
+        print(f"written: {args.out}")
+    if errors:
+        again = "; --resume tries again" if args.out else ""
+        raise RecollectError(f"failed: {'; '.join(f'{name}: {error}' for name, error in errors.items())}{again}")

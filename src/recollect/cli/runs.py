@@ -1,0 +1,110 @@
+"""``recollect resume``, ``runs`` and ``verify``: what is in run folders, and going on with it."""
+
+import argparse
+import json
+from pathlib import Path
+
+from recollect.cli.arguments import Commands
+from recollect.cli.learners import add_env_option, say_where
+from recollect.cli.reports import print_table
+from recollect.cli.reproduce import add_resume_options, conclude, resume_options
+from recollect.errors import RecollectError
+
+
+def _resume(args: argparse.Namespace) -> None:
+    from recollect.store import files
+
+    if files.read_json(args.folder / "config.json").get("kind") == "learner":
+        _resume_learner(args)
+    else:
+        _resume_figure(args)
+
+
+def _resume_learner(args: argparse.Namespace) -> None:
+    from recollect.training.resuming import resume
+
+    options = resume_options(args)
+    learner = resume(args.folder, args.env, progress=True, checkpoint_every=options.pop("every"), **options)
+    say_where(learner, args.folder)
+
+
+def _resume_figure(args: argparse.Namespace) -> None:
+    from recollect.store import files
+    from recollect.studies import reproduce
+    from recollect.studies.plots import require
+    from recollect.training.progress import watching
+
+    require()
+    config = files.read_json(args.folder / "config.json")
+    plan = reproduce.plan_of(args.folder, config)
+    with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
+        reproduce.resume(args.folder, watch, **resume_options(args))
+    conclude(args.folder)
+
+
+def _runs(args: argparse.Namespace) -> None:
+    from recollect.errors import FileError
+    from recollect.store import run_folders
+
+    if not args.folder.is_dir():
+        raise RecollectError(f"{args.folder} is not a folder")
+    found = [args.folder] if (args.folder / "config.json").exists() else sorted(args.folder.iterdir())
+    rows = []
+    for path in found:
+        if not (path / "config.json").exists():
+            continue
+        try:
+            row = run_folders.summary(path)
+        except FileError as error:
+            row = {"run": path.name, "status": "damaged", "error": str(error)}
+        rows.append(row)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        print(f"no runs in {args.folder}")
+        return
+
+    def cells(row: dict) -> list[str]:
+        last = row.get("last_return")
+        progress = f"{row['progress']:.0%}" if "progress" in row else ""
+        status = row["status"] + ("" if row.get("exact", True) else ", not bit-exact")
+        return [
+            row["run"],
+            status,
+            progress,
+            "" if last is None else f"{last:.3f}",
+            row.get("error") or row["holder"] or "",
+        ]
+
+    print_table(["run", "status", "progress", "last return", ""], [cells(row) for row in rows])
+
+
+def _verify(args: argparse.Namespace) -> None:
+    from recollect.store import run_folders
+
+    found = run_folders.verify(args.folder)
+    for path, fault in found:
+        print(f"sound    {path}" if fault is None else f"DAMAGED  {fault}")
+    if faults := sum(fault is not None for _, fault in found):
+        raise RecollectError(f"{args.folder} is damaged in {faults} place{'s' if faults > 1 else ''}")
+
+
+def register(commands: Commands) -> None:
+    """Add what reads run folders and goes on with them."""
+    going_on = commands.add_parser(
+        "resume", help="go on with a run that was interrupted, killed or failed, bit for bit"
+    )
+    going_on.add_argument("folder", type=Path, metavar="RUN")
+    going_on.set_defaults(run=_resume)
+    add_resume_options(going_on)
+    add_env_option(going_on)
+
+    listing = commands.add_parser("runs", help="list runs: status, progress, last return")
+    listing.add_argument("folder", type=Path, metavar="DIR", nargs="?", default=Path("runs"), help="default: runs")
+    listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    listing.set_defaults(run=_runs)
+
+    check = commands.add_parser("verify", help="check every file and checkpoint of a run against its sums")
+    check.add_argument("folder", type=Path, metavar="RUN")
+    check.set_defaults(run=_verify)

@@ -1,1 +1,0 @@
-"""The paper's experiments, as data, and what runs them."""

@@ -1,0 +1,271 @@
+"""`recollect benchmark memory`: every agent on every task, many seeds, and what can be said of it with confidence."""
+
+import functools
+import itertools
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from recollect.agents import named
+from recollect.errors import RecollectError
+from recollect.store.interrupts import Interrupted
+from recollect.studies import ranges
+from recollect.studies.statistics import interquartile_mean, stratified_bootstrap
+from recollect.studies.tasks import AGENTS, TASKS, Task
+from recollect.training.online import Learner
+
+BLOCKS = 50
+"""Parts of a run over which returns are averaged; the last five are its result."""
+ROWS = 20
+"""Parts of a block: a stretch as long as a block, to tell how soon, may begin at any of them."""
+LAST_SEED = 2**31 - 2
+
+_ANY_HORIZON = {"discount": ranges.Range(0.0, 0.9999, "gap")}
+RANGES = {
+    agent: {**(ranges.GRU if agent.startswith("gru") else ranges.MEMORY), **_ANY_HORIZON}
+    for agent in AGENTS
+    if agent != "oracle"
+}
+"""What a search draws from: as elsewhere, but for horizons, which are short in tasks that reward each step."""
+
+
+def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
+    """Refuse unknown names, and seeds that no agent can have, before anything is run."""
+    if not seeds or seeds[0] < 0 or seeds[-1] > LAST_SEED:
+        raise RecollectError(
+            f"{len(seeds)} seeds from {seeds.start} on: at least one is needed, all from 0 to {LAST_SEED}"
+        )
+    for kind, names, known in (("task", tasks, TASKS), ("agent", agents, AGENTS)):
+        for name in names:
+            if name not in known:
+                raise RecollectError(f"no {kind} {name!r}; there are {', '.join(known)}")
+
+
+def options(tasks: Sequence[str], agents: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """All that ``recollect.studies.tasks`` says of these tasks and agents, and that their results depend on."""
+    return {
+        name: {
+            "env": task.env,
+            "env_options": dict(task.options),
+            "steps": task.steps,
+            "normalize_observations": task.normalize_observations,
+            "normalize_rewards": task.normalize_rewards,
+            "agents": {agent: task.agent_options(agent) for agent in agents},
+        }
+        for name, task in ((name, TASKS[name]) for name in tasks)
+    }
+
+
+def units(
+    tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float = 1.0, progress: bool = False
+) -> dict[str, Callable[[], list[dict[str, Any]]]]:
+    """One piece of work a task and agent, by name, each giving a row a seed; what is wrong is said here.
+
+    Args:
+        tasks: by name.
+        agents: by name; the oracle where the task offers one.
+        seeds: of each pair; they are played side by side.
+        scale: factor on every task's number of steps.
+        progress: say on stderr how far each pair is.
+    """
+    check(tasks, agents, seeds)
+    return {
+        f"{task} {agent}": functools.partial(pair, task, agent, seeds, scale, progress=progress)
+        for task in tasks
+        for agent in agents
+        if agent != "oracle" or TASKS[task].oracle is not None
+    }
+
+
+def search_units(
+    tasks: Sequence[str],
+    agents: Sequence[str],
+    seeds: range,
+    scale: float,
+    count: int,
+    fixed: dict[str, Any],
+    near: bool = False,
+    best: str | None = None,
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """One piece of work a task, agent and setting, each giving a row; ``fixed`` holds for all of them.
+
+    ``near``: the settings are the task's own and small changes of it, not any in ``RANGES``; ``best``: those that did
+    best in the report of another search.
+    """
+    check(tasks, agents, seeds)
+    if "oracle" in agents:
+        raise RecollectError("the oracle is not tuned: it is the agent without memory, where none is needed")
+    found = {}
+    for task, agent in itertools.product(tasks, agents):
+        own = named.make(agent, **TASKS[task].agent_options(agent) | fixed)
+        within = RANGES[agent]
+        if best is not None:
+            settings = ranges.best(Path(best), within, count, fixed, task=task, agent=agent)
+        else:
+            settings = ranges.draw_near(within, vars(own), count, fixed) if near else ranges.draw(within, count, fixed)
+        for k, drawn in enumerate(settings):
+            found[f"{task} {agent} {k}"] = functools.partial(_try, task, agent, seeds, scale, fixed, drawn)
+    return found
+
+
+def _try(
+    task: str, agent: str, seeds: range, scale: float, fixed: dict[str, Any], drawn: dict[str, float]
+) -> dict[str, Any]:
+    """What came of one setting."""
+    rows = pair(task, agent, seeds, scale, fixed | drawn)
+    (line,) = table(rows)
+    mean = float(np.mean([row["whole"] for row in rows]))
+    known = {name: line[name] for name in ("task", "agent", "seeds", "solved", "return", "median_steps")}
+    return known | {"whole": mean, "steps": rows[0]["steps"], "settings": drawn}
+
+
+def ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The settings of a search, the best of each task and agent first: by seeds solved, then by how soon.
+
+    The mean return of all episodes of training tells that.
+    """
+    merit = lambda row: (-row["solved"], math.inf if row["whole"] is None else -row["whole"])  # noqa: E731
+    pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
+    return [row for own in pairs for row in sorted((r for r in rows if (r["task"], r["agent"]) == own), key=merit)]
+
+
+def pair(
+    name: str,
+    agent: str,
+    seeds: range,
+    scale: float,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    progress: bool = False,
+) -> list[dict[str, Any]]:
+    """One agent on one task: a row a seed."""
+    task = TASKS[name]
+    steps = max(BLOCKS * ROWS, int(task.steps * scale)) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
+    options = dict((task.oracle if agent == "oracle" else None) or task.options)
+    made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent) | dict(changes))
+    learner = Learner(
+        made,
+        task.env,
+        seed=seeds[0],
+        copies=len(seeds),
+        learners="each",
+        env_options=options,
+        normalize_observations=task.normalize_observations,
+        normalize_rewards=task.normalize_rewards,
+        check=False,
+    )
+    curves: dict[int, list[dict[str, Any]]] = {}
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as here:
+        keep = lambda _, row: curves.setdefault(row["seed"], []).append(row)  # noqa: E731
+        try:
+            # Not strict: one seed that has lost itself is a result, and must not end those beside it.
+            folder = Path(here) / "run"
+            log_every = steps // (BLOCKS * ROWS)
+            learner.learn(steps, log_every=log_every, callbacks=[keep], folder=folder, strict=False, progress=progress)
+        except Interrupted as error:
+            raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to go on with
+    learner.close()
+    seconds = (time.monotonic() - start) / len(seeds)
+    return [_row(name, task, agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]
+
+
+def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """What came of one run."""
+    episodes = np.diff([0, *(row["episodes"] for row in rows)])
+    totals = np.array([row["return"] for row in rows]) * episodes
+    totals[episodes == 0] = 0.0
+    with np.errstate(invalid="ignore"):
+        curve = totals.reshape(-1, ROWS).sum(1) / episodes.reshape(-1, ROWS).sum(1)
+    last = curve[-5:][~np.isnan(curve[-5:])]
+    final = float(last.mean()) if len(last) else math.nan
+    weighted = float(totals.sum() / episodes.sum()) if episodes.sum() else math.nan
+    good = first_good(totals, episodes, task.solved if task.mark is None else task.mark)
+    return {
+        "task": name,
+        "agent": agent,
+        "seed": seed,
+        "steps": int(rows[-1]["steps"]),
+        "episodes": int(rows[-1]["episodes"]),
+        "final": final,
+        "whole": weighted,
+        "steps_to_solve": None if good is None else int([0, *(row["steps"] for row in rows)][good]),
+        "solved": bool(_measure(task, weighted, final) >= task.solved),
+        "seconds": round(seconds, 2),
+        "curve": [None if math.isnan(x) else round(x, 4) for x in curve.tolist()],
+    }
+
+
+def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | None:
+    """The number of rows before the first stretch, as long as a block, whose mean return is at ``mark``; None without.
+
+    What a run has done up to there is what it needed: from there on it is as good as the mark. One lucky episode is no
+    stretch: ten must end in it, or as many as do on average in a run so short.
+
+    Args:
+        totals: the sum of the returns of the episodes that ended in each row.
+        episodes: how many did.
+        mark: the mean return that is asked for.
+    """
+    returns, ended = (np.convolve(part, np.ones(ROWS), "valid") for part in (totals, episodes))
+    enough = max(1, min(10, round(episodes.sum() / len(episodes) * ROWS)))
+    good = np.flatnonzero((ended >= enough) & (returns >= mark * ended - 1e-6))
+    return int(good[0]) if len(good) else None
+
+
+def _measure(task: Task, whole: float, final: float) -> float:
+    """The score of bsuite looks at all episodes of training, everything else at the last tenth."""
+    return whole if task.env.startswith("bsuite/") else final
+
+
+def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line a task and agent: interquartile mean of the final return with its interval, and how many solved it."""
+    lines = []
+    for task, agent in dict.fromkeys((row["task"], row["agent"]) for row in rows):
+        own = [row for row in rows if (row["task"], row["agent"]) == (task, agent)]
+        final = np.array([row["final"] for row in own], float)
+        known = final[~np.isnan(final)]
+        low, high = stratified_bootstrap([known]) if len(known) else (math.nan, math.nan)
+        needed = sorted(math.inf if row["steps_to_solve"] is None else row["steps_to_solve"] for row in own)
+        lines.append(
+            {
+                "task": task,
+                "agent": agent,
+                "seeds": len(own),
+                "return": interquartile_mean(known) if len(known) else math.nan,
+                "interval": [low, high],
+                "solved": sum(row["solved"] for row in own),
+                "median_steps": needed[len(needed) // 2],
+                "random": TASKS[task].low,
+                "optimal": TASKS[task].optimal,
+                "options": TASKS[task].agent_options(agent),
+                "normalize_observations": TASKS[task].normalize_observations,
+                "normalize_rewards": TASKS[task].normalize_rewards,
+            }
+        )
+    return lines
+
+
+def over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """For each agent, over the tasks that all agents ran: returns between random (0) and optimal (1), aggregated."""
+    agents = dict.fromkeys(row["agent"] for row in rows if row["agent"] != "oracle")
+    shared = [
+        t for t in dict.fromkeys(r["task"] for r in rows) if {r["agent"] for r in rows if r["task"] == t} >= set(agents)
+    ]
+    found = {}
+    for agent in agents:
+        strata = []
+        for name in shared:
+            task, own = TASKS[name], [r["final"] for r in rows if (r["task"], r["agent"]) == (name, agent)]
+            known = np.array([x for x in own if x is not None and not math.isnan(x)])
+            if len(known):
+                strata.append((known - task.low) / (task.optimal - task.low))
+        if strata:
+            low, high = stratified_bootstrap(strata)
+            found[agent] = {"mean": interquartile_mean(np.concatenate(strata)), "low": low, "high": high}
+    return found

@@ -1,0 +1,421 @@
+"""Pictures; matplotlib comes with the extra ``plots``."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recollect.errors import FileError, RecollectError
+from recollect.store import run_folders
+from recollect.studies.statistics import mean_and_standard_error, share_interval
+
+# The colours that the paper's captions name.
+LIME, COPPER, MAGENTA, GREY = "#66a61e", "#d95f02", "#e7298a", "#666666"
+AQUA, GOLD, VIOLET, CORN = "#1b9e77", "#a6761d", "#7570b3", "#e6ab02"
+IDENTIFIERS = (("first", VIOLET, "o"), ("second", CORN, "v"))
+
+
+def _pyplot():
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise RecollectError("drawing needs matplotlib: pip install 'recollect[plots]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def require() -> None:
+    """Refuse now, rather than after training, where pictures cannot be drawn."""
+    _pyplot()
+
+
+class _Line(NamedTuple):
+    label: str
+    colour: str
+    marker: str
+    episodes: np.ndarray  # [bin]
+    values: np.ndarray  # [seed, bin]
+
+
+class _Panel(NamedTuple):
+    title: str
+    lines: list[_Line]
+    low: float
+    notes: list[str]
+
+
+def draw_figure(folder: Path) -> list[Path]:
+    """Draw a run of one of the paper's figures from its folder alone, finished or not; returns the pictures' paths."""
+    config, curves, status = run_folders.read(folder)
+    try:
+        panels, title = _panels(config, curves, status), _title(config, status)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        message = f"{folder} is not a run of one of the paper's figures: {type(error).__name__}: {error}"
+        raise FileError(message) from error
+    plt = _pyplot()
+    # Fixed ids, so that the same run gives the same file.
+    with plt.rc_context({"svg.hashsalt": "recollect", "font.size": 10}):
+        columns = len(panels) if len(panels) < 4 else 2
+        rows = -(-len(panels) // columns)
+        figure, axes = plt.subplots(rows, columns, figsize=(4.6 * columns, 4.3 * rows + 0.5))
+        figure.set_layout_engine("constrained", h_pad=0.04 if rows == 1 else 0.1)
+        for ax, panel in zip(np.ravel(axes), panels, strict=True):
+            _draw_panel(ax, panel)
+        figure.suptitle(title)
+        paths = [folder / "figure.png", folder / "figure.svg"]
+        figure.savefig(paths[0], dpi=130)
+        figure.savefig(paths[1], metadata={"Date": None})
+        plt.close(figure)
+    return paths
+
+
+def _title(config: dict[str, Any], status: dict[str, Any]) -> str:
+    agent, experiment = config["agents"]["episodic"], config["experiment"]
+    seeds = len(agent["seeds"])
+    parts = [f"preset {config['preset']}", f"{seeds} seed{'s' * (seeds != 1)}, mean ± standard error"]
+    if agent["episodes"] != experiment["episodes"]:
+        parts.append(f"{agent['episodes']:,} episodes instead of {experiment['episodes']:,}")
+    if status["status"] != "finished":
+        parts.append("still running" if status["status"] == "running" else status["status"])
+    return f"Figure {config['figure'].removeprefix('fig')}: {experiment['title']}\n{' · '.join(parts)}"
+
+
+def _panels(config: dict[str, Any], curves: dict[str, run_folders.Curves], status: dict[str, Any]) -> list[_Panel]:
+    """The panels of the paper's caption, as data."""
+    ours, theirs = curves["episodic"], curves.get("recurrent")
+    under_way = status["status"] != "finished"
+    missing = [] if under_way else _missing(ours)
+    kinds = (("informative states", LIME, "o"), ("uninformative states", COPPER, "s"))
+    weights = [_Line(*kind, ours.episodes, ours.write_weights[..., k]) for k, kind in enumerate(kinds)]
+    returns = [_Line("episodic memory", MAGENTA, "o", ours.episodes, ours.returns)]
+    about_both = [f"episodic: {note}" for note in missing] if theirs else missing
+    if theirs:
+        label = f"recurrent baseline ({len(theirs.seeds)} seeds)"
+        returns.append(_Line(label, GREY, "s", theirs.episodes, theirs.returns))
+        about_both = about_both + ([] if under_way else [f"recurrent: {note}" for note in _missing(theirs)])
+    panels = [
+        _Panel("(a) mean write weight", weights, 0.0, missing),
+        _Panel("(b) average return", returns, 0.0, about_both),
+    ]
+    if config["experiment"]["memory_size"] == 1:
+        return panels  # one stored state leaves nothing to query
+    bits = config["environment"]
+    identifiers = bits["identifier_bits"]
+    elements = [
+        ("uninformative indicator", AQUA, "^", bits["uninformative_bit"]),
+        ("informative indicator", GOLD, "s", bits["informative_bit"]),
+    ]
+    for (which, colour, marker), bit in zip(IDENTIFIERS, identifiers, strict=False):
+        elements.append((f"{which} decision identifier", colour, marker, bit))
+    shape = len(ours.seeds), len(ours.episodes), len(identifiers), bits["observation_size"]
+    # Before any bin is complete a folder does not say how large a query is.
+    queries = ours.query_vectors if np.isfinite(ours.returns).any() else np.full(shape, np.nan)
+    for d, letter in zip(range(len(identifiers)), "cd", strict=False):
+        state = f"the {('first', 'second')[d]} decision state" if len(identifiers) > 1 else "the decision state"
+        lines = [_Line(label, c, m, ours.episodes, queries[:, :, d, bit]) for label, c, m, bit in elements]
+        panels.append(_Panel(f"({letter}) query vector in {state}", lines, -1.0, missing))
+    return panels
+
+
+def _missing(curves: run_folders.Curves) -> list[str]:
+    count, seeds = int(np.isnan(curves.returns[:, -1]).sum()), len(curves.seeds)
+    return [f"{count} of {seeds} seeds did not finish (looping)"] if count else []
+
+
+def _draw_panel(ax: Any, panel: _Panel) -> None:
+    for line in panel.lines:
+        mean, error = mean_and_standard_error(line.values)
+        every = max(1, len(line.episodes) // 20)
+        style = {"color": line.colour, "marker": line.marker, "markevery": every, "markersize": 5, "linewidth": 1.3}
+        ax.plot(line.episodes, mean, label=line.label, **style)
+        ax.fill_between(line.episodes, mean - error, mean + error, color=line.colour, alpha=0.22, linewidth=0)
+    span = 1 - panel.low
+    # Notes stand in a strip of their own above the largest value, so that no curve runs through them.
+    top = 1 + span * (0.05 + 0.08 * len(panel.notes))
+    ax.set(xlim=(0, panel.lines[0].episodes[-1] * 1.02), ylim=(panel.low - 0.05 * span, top), title=panel.title)
+    ax.set_yticks(np.linspace(panel.low, 1, 5 if panel.low else 6))
+    for k, note in enumerate(panel.notes):
+        at = 1 + span * (0.045 + 0.08 * (len(panel.notes) - 1 - k))
+        ax.text(
+            0.5, at, note, transform=ax.get_yaxis_transform(), ha="center", va="bottom", fontsize=8.5, color="#b2182b"
+        )
+    ax.set_xlabel("training episodes")
+    ax.locator_params(axis="x", nbins=5)
+    ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    ax.grid(alpha=0.25, linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize=8.5, handletextpad=0.5)
+
+
+def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int = 20_000) -> Path:
+    """Sample one stream many times and draw how often each item stayed against the exact probability."""
+    from recollect import Reservoir
+    from recollect.reservoir import law
+
+    plt = _pyplot()
+    rng = np.random.default_rng(0)
+    weights = rng.lognormal(0, 1.5, length)
+    hits = np.zeros(length)
+    for seed in range(runs):
+        r = Reservoir(capacity, seed=seed)
+        r.extend(range(length), weights)
+        hits[r.indices] += 1
+    exact = law.inclusion_probabilities(np.log(weights), capacity)
+    share = hits / runs
+    worst = float(np.max(np.abs(share - exact) / np.sqrt(exact * (1 - exact) / runs)))
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    axes[0].plot([0, 1], [0, 1], color="#666666", linewidth=1)
+    axes[0].plot(exact, share, "o", color="#7570b3", markersize=5)
+    axes[0].set(xlabel="exact inclusion probability", ylabel=f"share of {runs:,} runs that kept the item")
+    axes[0].set_title(f"largest deviation: {worst:.1f} standard errors")
+    axes[1].loglog(weights, exact, "o", color="#d95f02", markersize=5, label="exact inclusion")
+    axes[1].loglog(weights, np.minimum(1, capacity * weights / weights.sum()), "k_", label="n · w / Σw")
+    axes[1].set(xlabel="weight", ylabel="inclusion probability")
+    axes[1].set_title("inclusion is not proportional to weight")
+    axes[1].legend(frameon=False)
+    figure.suptitle(
+        f"{capacity} of {length} items, each {capacity}-subset with probability ∝ the product of its weights"
+    )
+    path = folder / "reservoir.png"
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Learning curves of a benchmark, a panel a task: the median seed, and the middle half of them."""
+    plt = _pyplot()
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    agents = list(dict.fromkeys(row["agent"] for row in rows))
+    colours = dict(zip(agents, (MAGENTA, GREY, AQUA, COPPER, VIOLET, LIME, GOLD, CORN), strict=False))
+    columns = min(3, len(tasks))
+    figure, axes = plt.subplots(
+        -(-len(tasks) // columns),
+        columns,
+        figsize=(4.4 * columns, 3.4 * -(-len(tasks) // columns)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax, task in zip(np.ravel(axes), tasks, strict=False):
+        for agent in agents:
+            own = [row for row in rows if (row["task"], row["agent"]) == (task, agent)]
+            if not own:
+                continue
+            curves = np.array([[np.nan if x is None else x for x in row["curve"]] for row in own], float)
+            steps = own[0]["steps"] * np.arange(1, curves.shape[1] + 1) / curves.shape[1]
+            known = ~np.all(np.isnan(curves), axis=0)
+            low, middle, high = np.nanquantile(curves[:, known], [0.25, 0.5, 0.75], axis=0)
+            ax.plot(steps[known], middle, color=colours[agent], label=agent, linewidth=1.4)
+            ax.fill_between(steps[known], low, high, color=colours[agent], alpha=0.2, linewidth=0)
+        ax.set(title=task, xlabel="steps", ylabel="return")
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        ax.locator_params(axis="x", nbins=4)
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.legend(frameon=False, fontsize=8)
+    for ax in np.ravel(axes)[len(tasks) :]:
+        ax.set_visible(False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def draw_episode(path: Path, moments: list[Any]) -> Path:
+    """An episode as ``training.inspection.play`` gives it: states, weights in memory, the query, what was recalled."""
+    plt = _pyplot()
+    steps = len(moments)
+    states = np.array([m.observation for m in moments]).T
+    weights, queries = (np.array([getattr(m, name) for m in moments]).T for name in ("weights", "probabilities"))
+    figure, axes = plt.subplots(3, 1, figsize=(min(7 + 0.2 * steps, 16), 8), sharex=True, layout="constrained")
+    panels = (("state", states, None), ("write weight in memory", weights, 1.0), ("query probability", queries, 1.0))
+    for ax, (title, values, top) in zip(axes, panels, strict=True):
+        image = ax.imshow(
+            values, aspect="auto", interpolation="nearest", cmap="viridis", vmin=None if top is None else 0.0, vmax=top
+        )
+        figure.colorbar(image, ax=ax, shrink=0.8)
+        ax.set(title=title, ylabel="element" if top is None else "slot")
+        if top is not None:
+            ax.set_yticks(range(len(values)))
+    recalled = [(t, m.slot) for t, m in enumerate(moments) if m.slot >= 0]
+    for ax in axes[1:]:
+        ax.plot(*zip(*recalled, strict=True), "o", color=MAGENTA, markersize=5, label="recalled") if recalled else None
+        for t, m in enumerate(moments):
+            for k, since in enumerate(m.since):
+                if not np.isnan(since) and steps <= 40:
+                    ax.text(t, k + 0.3, f"{int(since)}", ha="center", va="center", fontsize=6, color="#e7298a")
+    actions = [str(m.action) if np.ndim(m.action) == 0 else "" for m in moments]
+    axes[2].set_xticks(
+        range(steps)[:: max(1, steps // 40)], [f"{t}\n{actions[t]}" for t in range(steps)][:: max(1, steps // 40)]
+    )
+    axes[2].set_xlabel(
+        "time step, and the action below it; in the squares, the latest step that looked like what is stored"
+    )
+    figure.suptitle(f"return {sum(m.reward for m in moments):g} in {steps} steps")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def draw_atlas(rows: list[dict], path: Path) -> None:
+    """One page: for each choice the share solved with its interval, episodes to solve, and episode length."""
+    plt = _pyplot()
+    experiments = list(dict.fromkeys(row["experiment"] for row in rows))
+    chosen = [row for row in rows if row["kind"] in ("robust", "ladder", "alone", "program")]
+    labels = list(dict.fromkeys(_choice(row) for row in chosen))
+    at = {label: len(labels) - 1 - k for k, label in enumerate(labels)}
+    size = (11, 1.5 + 0.155 * len(labels))
+    figure, axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")
+    for k, experiment in enumerate(experiments):
+        own = [row for row in chosen if row["experiment"] == experiment]
+        y = np.array([at[_choice(row)] for row in own]) + 0.3 * (k / max(len(experiments) - 1, 1) - 0.5)
+        share = np.array([row["solved_at_budget"] / row["seeds"] for row in own])
+        low, high = np.array([share_interval(row["solved_at_budget"], row["seeds"]) for row in own]).T
+        style = {"fmt": "o", "markersize": 3, "elinewidth": 0.8, "color": f"C{k}", "label": experiment}
+        axes[0].errorbar(share, y, xerr=[share - low, high - share], **style)
+        median = np.array([row["median_episodes_to_solve"] or np.nan for row in own]) / own[0]["budget"]
+        axes[1].plot(median, y, "o", markersize=3, color=f"C{k}")
+        length = np.minimum([row["length_at_budget"] or np.nan for row in own], 1.49)
+        axes[2].plot(length, y, "o", markersize=3, color=f"C{k}")
+    axes[0].set_yticks(list(at.values()), list(at), fontsize=6)
+    axes[0].set_ylim(-1, len(labels))
+    axes[0].set_xlabel("share solved at the budget, 95% interval")
+    axes[1].set_xlabel("median episodes to solve / budget")
+    axes[1].set_xlim(0, 1.02)
+    axes[2].set_xlabel("episode length / shortest")
+    axes[2].set_xlim(0.98, 1.5)  # what lies beyond loops: it is drawn at the edge
+    for axis in axes:
+        axis.grid(axis="x", linewidth=0.3)
+        for y in range(0, len(labels), 2):
+            axis.axhspan(y - 0.5, y + 0.5, color="0.95", zorder=0)
+    axes[0].legend(loc="lower left", fontsize=7)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _choice(row: dict) -> str:
+    if row["kind"] == "robust":
+        return "the robust preset"
+    return ", ".join(str(v) if k == "step" else f"{k} = {v}" for k, v in row["changes"].items())
+
+
+AGENTS = {
+    "episodic": (MAGENTA, "o"),
+    "gru": (GREY, "s"),
+    "gru-full": (VIOLET, "D"),
+    "fifo": (COPPER, "v"),
+    "uniform": (AQUA, "^"),
+    "none": (GOLD, "x"),
+}
+
+
+def draw_lengths(rows: list[dict[str, Any]], path: Path) -> Path:
+    """What ``recollect lengths`` found, a family a row: the share solved and the median steps until then, by length."""
+    plt = _pyplot()
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    figure, axes = plt.subplots(len(families), 2, figsize=(10, 4 * len(families)), squeeze=False, layout="constrained")
+    for (shares, times), family in zip(axes, families, strict=True):
+        own = [row for row in rows if row["family"] == family]
+        for agent in dict.fromkeys(row["agent"] for row in own):
+            of_agent = [row for row in own if row["agent"] == agent]
+            _draw_lengths(shares, times, agent, sorted(of_agent, key=lambda row: row["length"]))
+        lengths = sorted({row["length"] for row in own})
+        for ax in (shares, times):
+            ax.set_xscale("log")
+            ax.set_xticks(lengths, labels=[f"{length:,}" for length in lengths])
+            ax.minorticks_off()
+            ax.set_xlim(lengths[0] / 1.2, lengths[-1] * 1.2)
+            ax.set_xlabel("length")
+            ax.grid(alpha=0.25, linewidth=0.6)
+            ax.spines[["top", "right"]].set_visible(False)
+        shares.set_ylim(-0.03, 1.03)
+        shares.set_title(f"{family}: share of seeds solved, 95% interval", fontsize=10)
+        times.set_yscale("log")
+        times.set_title(f"{family}: steps until solved, median and middle half", fontsize=10)
+    lines = {label: line for ax in axes[:, 0] for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def _draw_lengths(shares: Any, times: Any, agent: str, rows: list[dict[str, Any]]) -> None:
+    """One agent's lines in both panels; no point, or no bar upwards, where it was never reached."""
+    colour, marker = AGENTS[agent]
+    style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.4, "capsize": 2, "elinewidth": 0.8}
+    x = np.array([row["length"] for row in rows])
+    share = np.array([row["share"] for row in rows])
+    low, high = np.array([row["share_interval"] for row in rows]).T
+    # An end of Wilson's interval may lie past a share of 0 or 1 by rounding.
+    errors = np.maximum([share - low, high - share], 0)
+    shares.errorbar(x, share, yerr=errors, label=f"{agent} ({rows[0]['seeds']} seeds)", **style)
+    median = np.array([row["median_steps_to_solve"] for row in rows], float)
+    first, third = np.array([row["quartiles_steps_to_solve"] for row in rows], float).T
+    errors = np.nan_to_num([median - first, third - median])
+    known = np.isfinite(median)
+    times.errorbar(x[known], median[known], yerr=errors[:, known], **style)
+
+
+def draw_speed(rows: list[dict], path: Path) -> None:
+    """Steps per second over the number of runs, both on logarithmic axes, a line an engine."""
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(5, 3.6), layout="constrained")
+    for engine in dict.fromkeys(row["engine"] for row in rows):
+        own = [row for row in rows if row["engine"] == engine]
+        axis.loglog([r["runs"] for r in own], [r["steps_per_second"] for r in own], "o-", markersize=4, label=engine)
+    axis.set_xlabel("runs at once")
+    axis.set_ylabel("steps per second, all runs")
+    axis.grid(which="major", linewidth=0.3)
+    axis.legend()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+LOOPING = {
+    "paper": ("paper", MAGENTA, "-"),
+    "exact critic at decisions": ("exact critic at decisions", GOLD, "--"),
+    "commitment capped at .5": ("commitment capped at .5", GREY, ":"),
+    "policy divided": ("policy divided", VIOLET, "--"),
+    "critic divided": ("critic divided", AQUA, "-"),
+    "exact critic everywhere": ("exact critic everywhere", COPPER, "-."),
+    "discount .99": ("discount .99", LIME, "-."),
+}
+
+
+def draw_looping(report: dict[str, Any], path: Path) -> Path:
+    """Draw what ``recollect looping`` measured over training; returns the picture's path."""
+    plt = _pyplot()
+    last = report["decisions"]
+    panels = (
+        ("length_median", "steps an episode, in units of the fewest (median)"),
+        (f"forward_naming_{last}", "P(forward) in chain states that name the last decision"),
+        (f"delta_naming_{last}", "mean δ on leaving them"),
+        ("commitment", "commitment at the decision states"),
+    )
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    for ax, (measure, title) in zip(np.ravel(axes), panels, strict=True):
+        for name, (label, colour, style) in LOOPING.items():
+            if name not in report["interventions"]:
+                continue
+            curves = report["interventions"][name]["curves"]
+            x, y = np.array(curves["steps"]) / 1000, curves[measure]
+            ax.plot(x, y, style, color=colour, label=label, linewidth=2.2 if style == ":" else 1.5)
+        ax.set_title(title, fontsize=10)
+        ax.set_xlabel("thousand training steps")
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        if measure == "length_median":
+            ax.axhline(report["loops_over"], color="#999999", linewidth=0.8)
+            ax.set_yscale("log")
+            ax.set_yticks([1, 2, 4, 8, 16], labels=["1", "2", "4", "8", "16"])
+            ax.minorticks_off()
+        elif not measure.startswith("delta"):
+            ax.set_ylim(0, 1)
+    handles, labels = np.ravel(axes)[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
+    figure.suptitle(f"Looping on figure 5: {len(report['seeds'])} seeds, means unless said")
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+    return path

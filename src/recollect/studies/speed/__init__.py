@@ -1,0 +1,1 @@
+"""Speed, measured on this machine: ``recollect bench train``, ``host`` and ``reservoir``."""

@@ -1,0 +1,155 @@
+"""Many seeds of an experiment: how many runs are solved, how soon, and whether they stay so; with the control memories.
+
+A run counts as solved where the mean return over 1,000 episodes is .95 or more: at the end of the experiment's budget,
+and at twice that budget.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.studies.paper import Experiment, baseline
+from recollect.studies.statistics import share_interval
+from recollect.training.batch import Progress, Result, train
+from recollect.training.batch_recurrent import train_iter as train_recurrent
+
+SOLVED = 0.95
+BLOCK = 1_000  # episodes
+
+AGENTS = {
+    "robust": "the robust preset",
+    "paper": "the paper preset",
+    "none": "robust, nothing in memory",
+    "fifo": "robust, the last n states in memory",
+    "uniform": "robust, a uniform sample of the states in memory",
+    "oracle": "robust, but writing exactly the informative states",
+    "gru": "the paper's recurrent baseline",
+}
+
+
+def episodic(name: str, experiment: Experiment, **changes: Any) -> EpisodicActorCritic:
+    """The agent called ``name`` in ``AGENTS``, for an experiment."""
+    if name == "oracle":
+        changes = {"oracle_bit": experiment.env.informative_bit, **changes}
+    elif name in ("none", "fifo", "uniform"):
+        changes = {"memory": name, **changes}
+    preset = "paper" if name == "paper" else "robust"
+    return EpisodicActorCritic.preset(preset, **{"memory_size": experiment.memory_size, **changes})
+
+
+def summarise(returns: np.ndarray, lengths: np.ndarray, shortest: int, budget: int, block: int = BLOCK) -> dict:
+    """One row of a results table, from means over blocks of episodes, [seed, block].
+
+    NaN where a run did not get so far. Lengths are in units of the shortest episode.
+    """
+    seeds = len(returns)
+    last = budget // block - 1
+    solved = returns >= SOLVED
+    ever = solved[:, : last + 1].any(axis=1)
+    to_solve = np.where(ever, (np.argmax(solved, axis=1) + 1) * block, np.inf)
+    at_budget, at_twice = solved[:, last], solved[:, -1]
+    both = int((at_budget & at_twice).sum())
+    length = lengths[:, last] / shortest
+    there = np.isfinite(length)
+    return {
+        "seeds": seeds,
+        "budget": budget,
+        "episodes": returns.shape[1] * block,
+        "reached_budget": int(there.sum()),
+        "solved_at_some_time": int(ever.sum()),
+        "solved_at_budget": int(at_budget.sum()),
+        "solved_at_end": int(at_twice.sum()),
+        "solved_at_both": both,
+        "share": both / seeds,
+        "share_interval": share_interval(both, seeds),
+        "median_episodes_to_solve": float(np.median(to_solve)) if 2 * ever.sum() > seeds else None,
+        "slowest_episodes_to_solve": float(to_solve.max()) if ever.all() else None,
+        "return_at_budget": float(np.mean(returns[there, last])) if there.any() else None,
+        "length_at_budget": float(np.mean(length[there])) if there.any() else None,
+        "longest_at_budget": float(np.max(length[there])) if there.any() else None,
+    }
+
+
+def study(
+    agent: EpisodicActorCritic,
+    experiment: Experiment,
+    seeds: Sequence[int],
+    *,
+    times_budget: int = 2,
+    max_steps: float = 4.0,
+    engine: str = "auto",
+    on_progress: Callable[[Progress], None] | None = None,
+) -> dict[str, Any]:
+    """Train to ``times_budget`` times the experiment's episodes and summarise; ``max_steps`` in shortest totals."""
+    block = block_of(experiment)
+    episodes = times_budget * experiment.episodes
+    result = train(
+        agent,
+        experiment.env,
+        episodes,
+        seeds,
+        max_steps=int(max_steps * episodes * experiment.env.shortest_episode),
+        bins=episodes // block,
+        engine=engine,
+        on_progress=on_progress,
+    )
+    return summarise(result.returns, result.lengths, experiment.env.shortest_episode, experiment.episodes, block)
+
+
+def block_of(experiment: Experiment) -> int:
+    """Episodes of a block: 1,000, or fewer in an experiment that is itself short."""
+    block = min(BLOCK, experiment.episodes)
+    if experiment.episodes % block:
+        raise ValueError(
+            f"episodes={experiment.episodes} must be a multiple of {block}, the block results are judged by"
+        )
+    return block
+
+
+def study_recurrent(
+    experiment: Experiment,
+    seeds: Sequence[int],
+    *,
+    times_budget: int = 2,
+    max_steps: float = 4.0,
+    on_progress: Callable[[Progress], None] = lambda report: None,
+) -> dict[str, Any]:
+    """As ``study`` for the paper's recurrent baseline."""
+    agent, env, block = baseline(min(experiment.decisions, 2)), experiment.env, block_of(experiment)
+    episodes = times_budget * experiment.episodes
+    limit = int(max_steps * episodes * env.shortest_episode)
+    for report in train_recurrent(agent, env, episodes, seeds, bins=episodes // block, max_steps=limit):
+        if isinstance(report, Result):
+            return summarise(report.returns, report.lengths, env.shortest_episode, experiment.episodes, block)
+        on_progress(report)
+    raise AssertionError
+
+
+def units(
+    agents: Sequence[str],
+    experiments: dict[str, Experiment],
+    seeds: Sequence[int],
+    changes: dict[str, Any],
+    *,
+    times_budget: int = 2,
+    max_steps: float = 4.0,
+    watch: Callable[[str, int], Callable[[Progress], None]] = lambda name, episodes: lambda report: None,
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """One piece of work an experiment and agent, each giving a row; what is wrong with any is said before the first."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
+    for title, experiment in experiments.items():
+        for name in agents:
+            agent = None if name == "gru" else episodic(name, experiment, **changes)
+
+            def work(title=title, experiment=experiment, name=name, agent=agent) -> dict[str, Any]:
+                row = {"experiment": title, "agent": name}
+                limits = {"times_budget": times_budget, "max_steps": max_steps}
+                on_progress = watch(f"{title} {name}", times_budget * experiment.episodes)
+                if agent is None:
+                    return row | study_recurrent(experiment, seeds, on_progress=on_progress, **limits)
+                return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
+
+            found[f"{title} {name}"] = work
+    return found

@@ -1,0 +1,94 @@
+"""Looking inside: one episode of a trained agent, step by step, with what it held in memory and what it made of it."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from recollect.agents.episodic import EpisodicActorCritic
+from recollect.errors import RecollectError
+from recollect.training.online import Learner
+
+
+class Moment(NamedTuple):
+    """One time step. Arrays over slots have NaN where a slot is empty."""
+
+    observation: np.ndarray  # the state that the agent saw: the vector, or the features of a picture
+    items: np.ndarray  # [n, s] stored states
+    weights: np.ndarray  # [n] the write weight each was stored with
+    since: np.ndarray  # [n] the time step it was seen at, the latest that fits
+    probabilities: np.ndarray  # [n] the query's
+    slot: int  # recalled; −1 from an empty memory
+    recalled: np.ndarray
+    action: Any
+    reward: float
+
+
+def play(learner: Learner, seed: int = 0, limit: int = 1000) -> list[Moment]:
+    """An episode of at most ``limit`` steps, without learning."""
+    agent = learner.agent
+    if not isinstance(agent, EpisodicActorCritic):
+        raise RecollectError(f"{type(agent).__name__} has no episodic memory to look into")
+    env = learner.source.make() if learner.source.make is not None else learner.env
+    player = learner.player(seed)
+    look = jax.jit(
+        lambda state: agent.query_probabilities(
+            state.params, agent.see(state.params, state.decision.observation), state.memory
+        )
+    )
+    see = jax.jit(agent.see)
+    observation, _ = env.reset(seed=seed)
+    moments: list[Moment] = []
+    over = False
+    while not over and len(moments) < limit:
+        action = player.act(observation)
+        state = player.state()
+        filled = np.asarray(state.memory.ranks) > 0
+        items = np.asarray(state.memory.items)
+        seen = [m.observation for m in moments]
+        since = np.full(len(filled), np.nan)
+        for k in np.flatnonzero(filled):
+            found = [t for t, s in enumerate(seen) if np.allclose(s, items[k], atol=1e-6)]
+            since[k] = found[-1] if found else np.nan
+        weights = np.where(filled, np.exp(np.asarray(state.memory.log_weights)), np.nan)
+        probabilities = np.where(filled, np.asarray(look(state)), np.nan)
+        here = np.asarray(see(state.params, state.decision.observation))
+        slot, recalled = int(state.decision.slot) if filled.any() else -1, np.asarray(state.decision.recalled)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        moments.append(Moment(here, items, weights, since, probabilities, slot, recalled, action, float(reward)))
+        over = bool(terminated or truncated)
+    return moments
+
+
+def text_of(vector: np.ndarray, most: int = 10) -> str:
+    """A state in few characters: bits as bits, else numbers; long ones by their largest elements.
+
+    >>> text_of(np.array([0.0, 1.0, 1.0])), text_of(np.array([0.25, -1.0]))
+    ('011', '0.25 -1')
+    >>> text_of(np.eye(20)[3] * 0.5)
+    '[3]=0.5'
+    """
+    if np.isin(vector, (0.0, 1.0)).all() and len(vector) <= 4 * most:
+        return "".join("01"[int(x)] for x in vector)
+    if len(vector) <= most:
+        return " ".join(f"{x:.2g}" for x in vector)
+    largest = sorted(np.argsort(-np.abs(vector), kind="stable")[: most // 2])
+    return " ".join(f"[{k}]={vector[k]:.2g}" for k in largest if vector[k])
+
+
+def lines(moments: list[Moment]) -> tuple[list[str], list[list[str]]]:
+    """The episode as a table: a column a slot, with the step it holds, its weight and the query's probability."""
+    n = len(moments[0].weights)
+    columns = ["t", "state", *(f"slot {k}: t, weight, query" for k in range(n)), "recalled", "action", "reward"]
+    rows = []
+    for t, m in enumerate(moments):
+        slots = []
+        for k in range(n):
+            if np.isnan(m.weights[k]):
+                slots.append("")
+                continue
+            when = "?" if np.isnan(m.since[k]) else f"{int(m.since[k])}"
+            slots.append(f"{'▸' if k == m.slot else ' '}{when}, {m.weights[k]:.2f}, {m.probabilities[k]:.2f}")
+        recalled = text_of(m.recalled) if m.slot >= 0 else "nothing"
+        rows.append([str(t), text_of(m.observation), *slots, recalled, str(m.action), f"{m.reward:g}"])
+    return columns, rows

@@ -1,0 +1,158 @@
+"""The command from the outside; ``reproduce`` has tests of its own in ``studies``."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import recollect
+from recollect import cli
+from recollect.studies.reproduce import Standing, make_plan
+from recollect.training import progress
+from recollect.training.batch import Progress
+
+
+def test_version_and_help(capsys):
+    out = subprocess.run([sys.executable, "-m", "recollect", "--version"], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == f"recollect {recollect.__version__}"
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    for command in ("reproduce", "plot", "study", "tune", "readings", "bench"):
+        assert f"recollect {command}" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nothing"],
+        ["demo"],
+        ["plot"],
+        ["bench"],
+        ["bench", "reservoir", "--items", "0"],
+        ["bench", "train", "--skip", "eager"],
+    ],
+)
+def test_wrong_commands(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2 and "usage:" in capsys.readouterr().err
+
+
+def test_the_tour_names_commands_that_exist():
+    """Every line of the tour that is a command is one that the parser takes."""
+    lines = [line.split() for line in cli.TOUR.splitlines() if line.startswith("  recollect ")]
+    for _, *words in lines:
+        whole = words[0] in ("train", "evaluate", "inspect", "benchmark")
+        known = (
+            words if whole else words[: 2 if words[0] in ("reproduce", "plot", "tune", "bench", "extensions") else 1]
+        )
+        assert cli.parser().parse_args(known).run
+    assert len(lines) >= 9
+
+
+def test_bench_reservoir(capsys):
+    assert cli.main(["bench", "reservoir", "--json", "--capacities", "3", "--items", "20000"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (row,) = report["nanoseconds_an_item"]
+    assert row["n"] == 3 and all(row[m] > 0 for m in ("algorithm1", "direct", "reservoir", "a_expj", "sum"))
+    assert report["add_nanoseconds"]["median"] > 0
+
+
+def test_bench_inclusion(tmp_path, capsys):
+    assert cli.main(["bench", "inclusion", "--out", str(tmp_path / "a folder")]) == 0
+    assert (tmp_path / "a folder" / "reservoir.png").stat().st_size > 10_000
+    (tmp_path / "file").write_text("")
+    assert cli.main(["bench", "inclusion", "--out", str(tmp_path / "file")]) == 1
+    assert "recollect: " in capsys.readouterr().err
+
+
+def test_plot_refuses_what_is_no_run(tmp_path, capsys):
+    for path in (tmp_path, tmp_path / "nowhere"):
+        assert cli.main(["plot", str(path)]) == 1
+        assert capsys.readouterr().err == f"recollect: {path} is not a run folder: config.json is missing\n"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress(terminal, monkeypatch, capsys):
+    """A line every few seconds in a log, bars on a terminal; both name episodes, speed, return and time left."""
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    plan = make_plan("fig4", episodes=1000)
+    standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
+    with progress.watching("fig4", list(standings)) as show:
+        show(standings)
+        for episodes in (100, 300, 1000):
+            standings["episodic"].update(0, Progress(episodes, episodes, np.full(3, episodes), [], 0.75))
+            show(standings)
+            show(standings)
+    text = capsys.readouterr().err
+    for part in ("fig4 episodic", "fig4 recurrent", "compiling", "1,000 of 1,000 episodes", "steps/s", "0.750", "done"):
+        assert part in text
+    assert ("━" in text) == terminal
+    if not terminal:
+        assert "0:00 left" in text and text.count("done") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["study", "--set", "nonsense=1"], "no such option"),
+        (["study", "--set", "memory_size=0"], "memory_size=0 must be an integer of at least 1"),
+        (["study", "--set", "learning_rate=null"], "one number or name is needed"),
+        (["study", "--set", "learning_rate=[0.1,0.2]"], "one number or name is needed"),
+        (["study", "--episodes", "1500"], "must be a multiple of 1000"),
+        (["study", "--out", "{here}"], "exists already"),
+        (["study", "--out", "/proc/none/x.json"], "cannot write"),
+        (["tune", "1", "--episodes", "150"], "a multiple of 100 is needed"),
+        (["readings", "--part", "9", "--parts", "4"], "numbered from 0 to 3"),
+        (["readings", "--part", "-1"], "numbered from 0 to 0"),
+    ],
+)
+def test_studies_refuse_before_they_begin(arguments, message, tmp_path, capsys):
+    (tmp_path / "here").touch()
+    arguments = [a.replace("{here}", str(tmp_path / "here")) for a in arguments]
+    assert cli.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "inf", "nan", "many"])
+def test_step_limits_are_positive_numbers(limit, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["study", "--max-steps", limit])
+    assert "--max-steps" in capsys.readouterr().err
+
+
+def test_small_studies(tmp_path):
+    out = tmp_path / "new folder" / "study.json"
+    changes = ["--set", "memory_size=2", "--set", "discount=0.9"]
+    arguments = ["study", "--figures", "fig3", "--seeds", "2", "--episodes", "50", *changes, "--out", str(out)]
+    assert cli.main(arguments) == 0
+    report = json.loads(out.read_text())
+    assert report["changes"] == {"memory_size": 2, "discount": 0.9}
+    (row,) = report["rows"]
+    assert row["seeds"] == 2 and row["budget"] == 50 and 0 <= row["solved_at_both"] <= 2
+    out = tmp_path / "tune.json"
+    assert cli.main(["tune", "1", "--widths", "3,2", "--rates", "4", "--episodes", "200", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert {r["width"] for r in rows} == {2, 3} and all(r["learning_rate"] == 0.003125 for r in rows)
+    out = tmp_path / "readings.json"
+    few = ["--figure", "fig3", "--readings", "2", "--seeds", "1", "--max-steps", "0.001", "--records", "1"]
+    assert cli.main(["readings", *few, "--part", "1", "--parts", "4", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["readings"]
+    assert len(rows) == 2 and {(r["estimator"], r["write"]) for r in rows} == {("queried", "before")}
+
+
+def test_choices_are_those_of_the_library():
+    from recollect.agents.episodic import PRESETS
+    from recollect.cli import reproduce
+    from recollect.studies.paper import FIGURES
+
+    assert tuple(FIGURES) == reproduce.FIGURES and tuple(PRESETS) == reproduce.PRESETS
