@@ -42,7 +42,7 @@ export class Memory {
   private readonly changing: { elements: ArrayLike<number>; now: Numbers } | null;
   private readonly policies: Numbers | null;
 
-  constructor(found: MemoryDocument, private readonly steps: number, private readonly observation: Numbers) {
+  constructor(found: MemoryDocument, steps: number, private readonly observation: Numbers) {
     const optional = (part: MemoryDocument["query"]) => (part === undefined ? null : decode(part));
     this.slots = found.slots;
     this.probability = decode(found.probability).data;

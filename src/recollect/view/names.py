@@ -9,6 +9,7 @@ those of its spaces.
 ['1', '2']
 """
 
+import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,11 +51,17 @@ def of_actions(space: gym.Space) -> list[str]:
 
 
 def told_by(env: Any, attribute: str, count: int) -> list[str] | None:
-    """The names that the environment (or a wrapper of it) has under ``attribute``, if they are so many."""
+    """The names that the environment (or a wrapper of it) has under ``attribute``, if they are so many.
+
+    Actions may also be an enumeration named ``actions``, as MiniGrid has them.
+    """
     try:
         told = env.get_wrapper_attr(attribute)
     except AttributeError:
-        return None
+        told = getattr(env.unwrapped, "actions", None) if attribute == "action_names" else None
+        if not (isinstance(told, type) and issubclass(told, enum.Enum)):
+            return None
+        told = [member.name for member in told]
     if not isinstance(told, Sequence) or isinstance(told, str) or len(told) != count:
         return None
     return [str(name) for name in told]
