@@ -28,13 +28,13 @@ export interface EpisodeDocument {
 
 export interface MemoryDocument {
   slots: number;
-  stays: { slot: Encoded; seen: Encoded; from: Encoded; until: Encoded; weight: Encoded };
+  stays: { slot: Encoded; seen: Encoded; from: Encoded; until: Encoded; log_weight: Encoded };
   recalled: Encoded;
   probability: Encoded;
   policies?: Encoded;
-  weight_now?: Encoded;
+  log_weight_now?: Encoded;
   credit?: Encoded;
-  write_weight?: Encoded;
+  log_write_weight?: Encoded;
   write_chance?: Encoded;
   query?: Encoded;
   temperature?: Encoded;
@@ -48,7 +48,7 @@ export interface Recording {
   version: number;
   title: string;
   environment: { name: string; options?: Record<string, unknown> };
-  agent?: { name?: string; options?: Record<string, unknown> };
+  agent?: { name?: string; class?: string; options?: Record<string, unknown> };
   observation: { names: string[]; shape?: number[] | null };
   actions: { names: string[]; kind: string; sizes?: number[] };
   training?: { status?: string; steps?: number; goal?: number; columns: Record<string, (number | null)[]> };

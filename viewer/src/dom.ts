@@ -35,10 +35,16 @@ const trimmed = (text: string) => (text.includes(".") ? text.replace(/\.?0+$/, "
 
 export const signed = (x: number | null | undefined, digits = 3) => (x !== null && x !== undefined && x > 0 ? `+${number(x, digits)}` : number(x, digits));
 
+/** The number whose natural logarithm is given, which may be too small for a number. */
+export function fromLog(log: number): string {
+  if (log === -Infinity) return "0";
+  return log < -690 ? `1e−${Math.round(-log / Math.LN10)}` : number(Math.exp(log));
+}
+
 export function percent(p: number): string {
-  if (p > 0 && p < 0.01) return "< 1 %";
-  if (p > 0.99 && p < 1) return "> 99 %";
-  return `${Math.round(100 * p)} %`;
+  if (p > 0 && p < 0.01) return "<\u00a01\u00a0%";
+  if (p > 0.99 && p < 1) return ">\u00a099\u00a0%";
+  return `${Math.round(100 * p)}\u00a0%`;
 }
 
 export const thousands = (n: number) => n.toLocaleString("en-US");

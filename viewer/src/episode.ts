@@ -9,7 +9,7 @@ export interface Stay {
   seen: number;
   from: number;
   until: number;
-  weight: number;
+  logWeight: number;
   recalls: number;
   credit: number;
 }
@@ -31,10 +31,10 @@ export class Memory {
   readonly storedAs: Int32Array;
   /** The stay that ended when what was seen at a step came in, −1 where none did. */
   readonly evictedBy: Int32Array;
-  readonly writeWeight: ArrayLike<number> | null;
+  readonly logWriteWeight: ArrayLike<number> | null;
   readonly writeChance: ArrayLike<number> | null;
   readonly keySize: number;
-  private readonly weightNow: ArrayLike<number> | null;
+  private readonly logWeightNow: ArrayLike<number> | null;
   private readonly credits: Numbers | null;
   private readonly query: Numbers | null;
   private readonly temperature: ArrayLike<number> | null;
@@ -47,9 +47,9 @@ export class Memory {
     this.slots = found.slots;
     this.probability = decode(found.probability).data;
     this.recalled = Int32Array.from(decode(found.recalled).data);
-    this.writeWeight = optional(found.write_weight)?.data ?? null;
+    this.logWriteWeight = optional(found.log_write_weight)?.data ?? null;
     this.writeChance = optional(found.write_chance)?.data ?? null;
-    this.weightNow = optional(found.weight_now)?.data ?? null;
+    this.logWeightNow = optional(found.log_weight_now)?.data ?? null;
     this.credits = optional(found.credit);
     this.query = optional(found.query);
     this.temperature = optional(found.temperature)?.data ?? null;
@@ -67,11 +67,11 @@ export class Memory {
       seen: decode(found.stays.seen).data,
       from: decode(found.stays.from).data,
       until: decode(found.stays.until).data,
-      weight: decode(found.stays.weight).data,
+      logWeight: decode(found.stays.log_weight).data,
     };
     for (let index = 0; index < parts.slot.length; index++) {
       const [slot, seen, from, until] = [parts.slot[index], parts.seen[index], parts.from[index], parts.until[index]];
-      this.stays.push({ index, slot, seen, from, until, weight: parts.weight[index], recalls: 0, credit: 0 });
+      this.stays.push({ index, slot, seen, from, until, logWeight: parts.logWeight[index], recalls: 0, credit: 0 });
       for (let t = from; t < until; t++) this.occupant[t * this.slots + slot] = index;
       if (seen >= 0 && seen < steps) {
         this.storedAs[seen] = index;
@@ -101,9 +101,9 @@ export class Memory {
     return this.probability[t * this.slots + slot];
   }
 
-  /** The weight that the stored observation would be given now. */
-  weightAt(t: number, stay: Stay): number {
-    return this.weightNow ? this.weightNow[t * this.slots + stay.slot] : stay.weight;
+  /** The log of the weight that the stored observation would be given now. */
+  logWeightAt(t: number, stay: Stay): number {
+    return this.logWeightNow ? this.logWeightNow[t * this.slots + stay.slot] : stay.logWeight;
   }
 
   creditAt(t: number, slot: number): number | null {

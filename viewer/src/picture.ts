@@ -32,6 +32,11 @@ export class Pictures {
     return Boolean(episode.document.frames);
   }
 
+  /** Whether a picture tells more than cells do: not where the elements are few and have names. */
+  preferred(episode: Episode): boolean {
+    return Boolean(this.recording.observation.shape) || (this.hasFrames(episode) && this.recording.observation.names.length > 16);
+  }
+
   /** A canvas of a step for a card, `size` CSS pixels high. */
   thumbnail(canvas: HTMLCanvasElement, episode: Episode, t: number, width: number, height: number): void {
     const ratio = window.devicePixelRatio || 1;
@@ -42,8 +47,19 @@ export class Pictures {
     this.draw(context, episode, t, 0, 0, width, height);
   }
 
+  /** The environment's own picture, whatever the observation is. */
+  drawFrame(canvas: HTMLCanvasElement, frame: HTMLImageElement, width: number): void {
+    const ratio = window.devicePixelRatio || 1;
+    const height = (width * frame.naturalHeight) / frame.naturalWidth;
+    [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+    canvas.style.width = `${width}px`;
+    const context = canvas.getContext("2d")!;
+    context.imageSmoothingEnabled = width < frame.naturalWidth;
+    context.drawImage(frame, 0, 0, canvas.width, canvas.height);
+  }
+
   draw(context: CanvasRenderingContext2D, episode: Episode, t: number, x: number, y: number, width: number, height: number): void {
-    const frame = this.frame(episode, t);
+    const frame = this.preferred(episode) ? this.frame(episode, t) : null;
     if (frame) {
       const scale = Math.min(width / frame.naturalWidth, height / frame.naturalHeight);
       const [w, hgt] = [frame.naturalWidth * scale, frame.naturalHeight * scale];

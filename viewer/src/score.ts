@@ -74,7 +74,7 @@ export class Score {
       top += height;
     };
     const names = this.recording.observation.names;
-    if (this.pictures.hasFrames(episode) || this.words.isPicture) add("frames", 0, 44, "sees");
+    if (this.pictures.preferred(episode)) add("frames", 0, 44, "sees");
     else names.slice(0, 16).forEach((name, k) => add("seen", k, names.length > 8 ? 11 : 15, name));
     top += 10;
     if (episode.memory) {
@@ -199,7 +199,7 @@ export class Score {
           context.fillStyle = mix("cell-off", value < 0 ? "cell-below" : "recall", Math.min(1, Math.abs(value)));
           context.fillRect(x(t), row.top, cell - gap, row.height - (row.height > 4 ? 1 : 0));
         } else if (row.kind === "done") {
-          const name = this.words.actions(episode, t).map((action) => action.name).join(", ");
+          const name = this.words.actions(episode, t).map((action) => this.words.short(action.name)).join(", ");
           context.fillStyle = paint("do", 0.18);
           context.fillRect(x(t), row.top, cell - gap, row.height - 2);
           if (cell >= 14) {
@@ -235,11 +235,10 @@ export class Score {
     const inner = row.height - (row.height > 6 ? 3 : 1);
     context.fillStyle = mix("slot", "recall", memory.probabilityAt(t, row.index));
     context.fillRect(x + (begins && cell > 4 ? 2 : 0), row.top + 1, cell - (begins && cell > 4 ? 2 : 0) + 0.3, inner);
-    if (memory.recalled[t] === row.index && row.height >= 6 && cell >= 5) {
+    if (memory.recalled[t] === row.index && row.height >= 4) {
       context.fillStyle = paint("recall-mark");
-      context.beginPath();
-      context.arc(x + cell / 2, row.top + row.height / 2 - 0.5, Math.min(3.5, row.height / 4), 0, 2 * Math.PI);
-      context.fill();
+      const thick = row.height >= 12 ? 3 : 1;
+      context.fillRect(x + cell * 0.15, row.top + inner + 1 - thick, Math.max(1, cell * 0.7), thick);
     }
   }
 
@@ -258,8 +257,8 @@ export class Score {
         if (room < 24) continue;
         const shade = memory.probabilityAt(t, row.index);
         context.fillStyle = paint(shade > 0.55 ? "on-recall" : "text");
-        const offset = memory.recalled[t] === row.index && cell >= 5 ? cell / 2 + 7 : 6;
-        context.fillText(fitted(context, `step ${stay.seen}: ${this.words.observation(this.episode.seen(stay.seen))}`, room - offset + 6), x(t) + offset, row.top + row.height / 2);
+        const offset = 6;
+        context.fillText(fitted(context, `step ${stay.seen}: ${this.words.observation(this.episode.seen(stay.seen))}`, room - offset + 6), x(t) + offset, row.top + row.height / 2 - 1);
       }
     }
   }

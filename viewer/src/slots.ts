@@ -1,6 +1,6 @@
 // The memory at one step: a card for each slot, and what comes in and goes out.
 
-import { h, number, percent, signed } from "./dom";
+import { fromLog, h, percent, signed } from "./dom";
 import type { Episode, Stay } from "./episode";
 import type { Pictures } from "./picture";
 import type { Words } from "./words";
@@ -82,7 +82,7 @@ export class Slots {
         card.shown = thumbKey;
         card.thumb.hidden = !stay;
         if (stay) {
-          const picture = this.pictures.hasFrames(this.episode) || this.words.isPicture;
+          const picture = this.pictures.preferred(this.episode);
           this.pictures.thumbnail(card.thumb, this.episode, stay.seen, 72, picture ? 56 : 24);
           card.thumb.style.height = picture ? "56px" : "24px";
         }
@@ -100,8 +100,7 @@ export class Slots {
   }
 
   private weights(t: number, stay: Stay): string {
-    const now = this.episode.memory!.weightAt(t, stay);
-    const [given, current] = [number(stay.weight), number(now)];
+    const [given, current] = [fromLog(stay.logWeight), fromLog(this.episode.memory!.logWeightAt(t, stay))];
     return given === current ? `weight ${given}` : `weight ${given}, now ${current}`;
   }
 
@@ -114,7 +113,7 @@ export class Slots {
     const memory = this.episode.memory!;
     const lines: HTMLElement[] = [];
     const what = this.words.observation(this.episode.seen(t));
-    const weight = memory.writeWeight ? `, write weight ${number(memory.writeWeight[t])}` : "";
+    const weight = memory.logWriteWeight ? `, write weight ${fromLog(memory.logWriteWeight[t])}` : "";
     if (incoming) {
       lines.push(h("p", { class: "in" }, h("b", {}, "in "), `this step, ${what}, is stored in slot ${incoming.slot + 1}${weight}`));
       if (evicted >= 0) {

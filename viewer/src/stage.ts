@@ -21,9 +21,7 @@ export class Sees {
     const frame = this.pictures.frame(episode, t);
     if (frame) {
       const canvas = h("canvas", { class: "frame", role: "img", "aria-label": `the environment at step ${t}` });
-      const scale = Math.min(260 / frame.naturalWidth, 220 / frame.naturalHeight);
-      this.pictures.thumbnail(canvas, episode, t, frame.naturalWidth * scale, frame.naturalHeight * scale);
-      canvas.style.width = `${frame.naturalWidth * scale}px`;
+      this.pictures.drawFrame(canvas, frame, frame.naturalWidth * Math.min(250 / frame.naturalWidth, 220 / frame.naturalHeight));
       parts.push(canvas);
     } else if (episode.document.texts?.[t]) {
       parts.push(h("pre", { class: "rendered" }, episode.document.texts[t]));

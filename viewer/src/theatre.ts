@@ -56,7 +56,7 @@ export class Theatre {
       this.head(),
       this.sentence,
       this.score.element,
-      h("div", { class: "stage" }, this.sees.element, this.slots.element, this.does.element, this.why.element),
+      h("div", { class: "stage" }, this.sees.element, this.slots.element, h("div", { class: "right" }, this.does.element, this.why.element)),
       this.learning.element,
       this.table.element,
     );
@@ -65,7 +65,7 @@ export class Theatre {
   private head(): HTMLElement {
     const { environment, agent, title } = this.recording;
     const options = Object.entries(environment.options ?? {}).map(([name, value]) => `${name} ${String(value)}`);
-    const facts = [agent?.name ? `agent ${agent.name}` : "", environment.name, ...options, this.learning.status()].filter(Boolean);
+    const facts = [agent?.name ? `${agent.name} agent` : "", environment.name, ...options, this.learning.status()].filter(Boolean);
     return h("header", { class: "head" }, h("div", {}, h("h1", {}, title), h("p", { class: "facts-line" }, facts.join(" · "))), h("div", { class: "controls" }, this.learning.slider, this.result, this.momentButtons));
   }
 

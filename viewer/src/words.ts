@@ -1,7 +1,7 @@
 // Observations, actions and whole steps in words.
 
-import { number, percent, signed } from "./dom";
-import type { Recording } from "./data";
+import { fromLog, number, percent, signed } from "./dom";
+import { decode, type Recording } from "./data";
 import type { Episode } from "./episode";
 
 /** Parts of a sentence; `role` says what it speaks of, which is its colour. */
@@ -10,8 +10,29 @@ export interface Part {
   role?: "sees" | "recalls" | "does" | "gets";
 }
 
+/** The words that all names begin with, the space after them included. */
+function shared(names: string[]): string {
+  if (names.length < 2) return "";
+  let words = names[0].split(" ").slice(0, -1);
+  for (const name of names) {
+    const own = name.split(" ").slice(0, -1);
+    const end = words.findIndex((word, k) => own[k] !== word);
+    if (end >= 0) words = words.slice(0, end);
+  }
+  return words.length ? `${words.join(" ")} ` : "";
+}
+
 export class Words {
-  constructor(private readonly recording: Recording) {}
+  private readonly common: string;
+
+  constructor(private readonly recording: Recording) {
+    this.common = shared(recording.actions.names);
+  }
+
+  /** An action's name without what all of them begin with. */
+  short(name: string): string {
+    return name.startsWith(this.common) ? name.slice(this.common.length) : name;
+  }
 
   element(k: number): string {
     return this.recording.observation.names[k] ?? `element ${k}`;
@@ -20,6 +41,22 @@ export class Words {
   keyElement(names: string[] | undefined, k: number): string {
     if (names && names[k] !== undefined) return names[k];
     return k < this.recording.observation.names.length ? this.element(k) : `element ${k}`;
+  }
+
+  private readonly counts = new Map<string, number>();
+
+  /** How many elements have a name that begins with the same word and are on in the first episodes' observations. */
+  private rarity(k: number): number {
+    if (!this.counts.size) {
+      for (const episode of this.recording.episodes.slice(-1)) {
+        const { data, shape } = decode(episode.observation);
+        for (let at = 0; at < data.length; at++) {
+          const kind = this.element(at % shape[1]).split(" ")[0];
+          this.counts.set(kind, (this.counts.get(kind) ?? 0) + (data[at] ? 1 : 0));
+        }
+      }
+    }
+    return this.counts.get(this.element(k).split(" ")[0]) ?? 0;
   }
 
   get isPicture(): boolean {
@@ -32,8 +69,11 @@ export class Words {
     if (list.every((x) => x === 0)) return "nothing (all zeros)";
     if (this.isPicture) return "a view";
     if (list.every((x) => x === 0 || x === 1)) {
-      const on = list.flatMap((x, k) => (x ? [this.element(k)] : []));
-      return on.length <= 4 ? on.join(" · ") : `${on.slice(0, 3).join(" · ")} and ${on.length - 3} more`;
+      const on = list.flatMap((x, k) => (x ? [k] : []));
+      if (on.length <= 4) return on.map((k) => this.element(k)).join(" · ");
+      // What is seldom on tells more than what always is: walls are everywhere, a key is not.
+      on.sort((a, b) => this.rarity(a) - this.rarity(b) || a - b);
+      return `${on.slice(0, 2).map((k) => this.element(k)).join(" · ")} and ${on.length - 2} more`;
     }
     const order = list.map((_, k) => k).sort((a, b) => Math.abs(list[b]) - Math.abs(list[a]) || a - b);
     return order.slice(0, 2).sort((a, b) => a - b).map((k) => `${this.element(k)} ${number(list[k], 2)}`).join(" · ");
@@ -90,7 +130,7 @@ export class Words {
     const memory = episode.memory;
     if (!memory) return [];
     const lines: string[] = [];
-    const weight = memory.writeWeight ? `write weight ${number(memory.writeWeight[t])}` : "";
+    const weight = memory.logWriteWeight ? `write weight ${fromLog(memory.logWriteWeight[t])}` : "";
     const chance = memory.writeChance ? `chance to be kept ${percent(memory.writeChance[t])}` : "";
     const stay = memory.storedAs[t] < 0 ? null : memory.stays[memory.storedAs[t]];
     if (!stay) {

@@ -21,17 +21,17 @@ class Held(TypedDict, total=False):
     filled: Array  # [n] bool
     order: Array  # [n] integers that grow with the time of arrival; 0 where a slot is empty
     keys: Array  # [n, k] what the query is compared with: the stored observation, or what is made of it
-    marks: Array  # [n, ...] numbers that change whenever a slot is written to; keys and weights where left out
+    marks: Array  # [n, ...] numbers that change whenever a slot is written to; keys and weights count where left out
     delay: Array  # [] steps from when an observation is seen until it can be recalled: 1, or 0
-    weights: Array  # [n] the write weight each was stored with
-    weights_now: Array  # [n] the weight it would be given now
+    log_weights: Array  # [n] the log of the write weight each was stored with
+    log_weights_now: Array  # [n] of the weight it would be given now
     probabilities: Array  # [n] the query's
     policies: Array  # [n, outputs] the policy, had this slot been recalled
     recalled: Array  # [] the slot that was recalled; −1 for none
     query: Array  # [k] the score of slot i is Σ_j query_j keys_ij / temperature
     temperature: Array  # []
     credit: Array  # [n] what this step adds to the log of each stored state's write weight, per unit of step size
-    write_weight: Array  # [] of the observation that was seen in this step
+    log_write_weight: Array  # [] of the observation that was seen in this step
     write_chance: Array  # [] of this observation to be stored, as the memory is now
 
 
@@ -66,14 +66,14 @@ def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
         "order": stored.ranks,
         "keys": stored.items,
         "delay": jnp.asarray(int(agent.write == "after")),
-        "weights": jnp.exp(stored.log_weights),
-        "weights_now": jnp.where(stored.filled, jnp.exp(log_now), 0.0),
+        "log_weights": stored.log_weights,
+        "log_weights_now": jnp.where(stored.filled, log_now, -jnp.inf),
         "probabilities": agent.query_probabilities(params, s, stored),
         "policies": jax.vmap(lambda m: agent.actions.parameters(agent.policy_logits(params, s, m)))(stored.items),
         "recalled": jnp.where(stored.count > 0, decision.slot, -1),
         "query": agent.query(params, s),
         "temperature": agent.tau(params),
-        "write_weight": jnp.exp(agent.log_write_weight(params, s)),
+        "log_write_weight": agent.log_write_weight(params, s),
     }
     if agent.write == "after":
         held["write_chance"] = agent.write_chance(state, s)

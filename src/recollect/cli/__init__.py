@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from recollect._version import __version__
-from recollect.cli import benches, benchmark, learners, reproduce, runs, studies
+from recollect.cli import benches, benchmark, learners, reproduce, runs, studies, view
 from recollect.errors import RecollectError
 from recollect.store.interrupts import EXIT_INTERRUPTED, Interrupted
 
@@ -19,6 +19,9 @@ A tour, from a minute to an afternoon:
                                  play the trained agent, without learning
   recollect benchmark memory --tasks t-maze-10,memory_len-10 --seeds 4
                                  agents on tasks that ask for memory, from bsuite, popgym and others
+  recollect view runs/CartPole-v1-episodic-seed0
+                                 an episode as a page: what it sees, remembers, recalls and does, and why;
+                                 --serve follows a run that is training
   recollect inspect runs/CartPole-v1-episodic-seed0
                                  one episode, step by step, with what the agent held in memory
   recollect envs                 every environment that can be named here
@@ -60,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="recollect", description=TOUR, formatter_class=argparse.RawTextHelpFormatter)
     top.add_argument("--version", action="version", version=f"recollect {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for subject in (reproduce, learners, runs, benchmark, studies, benches):
+    for subject in (reproduce, learners, view, runs, benchmark, studies, benches):
         subject.register(commands)
     return top
 

@@ -98,7 +98,7 @@ def save(folder: Path | str, arrays: Mapping[str, np.ndarray], meta: Mapping[str
             raise
         files.sync_folder(folder)
         for old in listing(folder)[:-keep]:
-            _remove(old)
+            remove(old)
     except OSError as error:
         raise RecollectError(
             f"cannot write the checkpoint {path}: {error.strerror}; the checkpoints before it are intact"
@@ -195,7 +195,7 @@ def _tidy(folder: Path) -> None:
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a checkpoint so that no half of it is ever listed."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()

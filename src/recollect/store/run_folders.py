@@ -44,6 +44,10 @@ __all__ = [
 ]
 
 
+SNAPSHOTS = "snapshots"
+"""The folder beside a run's checkpoints for those that are kept to look back at."""
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write a file whole or not at all."""
     files.replace(path, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
@@ -265,6 +269,8 @@ def verify(path: Path) -> list[tuple[Path, str | None]]:
     newest = {}
     for part in saved(path):
         check(part, lambda part=part: newest.update({part.parent.name: checkpoints.verify(part)}))
+    for part in checkpoints.listing(path / SNAPSHOTS):
+        check(part, lambda part=part: checkpoints.verify(part))
     if newest:
         metrics = path / "metrics.jsonl"
         check(metrics, lambda: _lines_before(metrics, files.read(metrics, LARGEST_METRICS), newest))

@@ -461,6 +461,20 @@ class Learner:
             env.close()
         return evaluation
 
+    def view(self, *, seed: int = 0, limit: int = 1000) -> Any:
+        """An episode of what has been learned by now as a page: what is seen, remembered, recalled and done, and why.
+
+        Args:
+            seed: of the episode and of the agent's choices.
+            limit: most steps to play.
+
+        Returns:
+            What a notebook shows inline; ``.save(FILE)`` writes the page and ``.open()`` shows it in a browser.
+        """
+        from recollect.view import episodes, inline
+
+        return inline.View([episodes.record(self, seed, limit)])
+
     # -- saving
 
     def description(self) -> dict[str, Any]:
@@ -477,11 +491,14 @@ class Learner:
             "versions": versions(),
         }
 
-    def save(self, path: Path | str) -> Path:
-        """Add a checkpoint to the folder ``path``: all there is, the episodes under way among it."""
-        return self._save(path)
+    def save(self, path: Path | str, keep: int = checkpoints.KEEP) -> Path:
+        """Add a checkpoint to the folder ``path``: all there is, the episodes under way among it.
 
-    def _save(self, path: Path | str, finished: bool = False) -> Path:
+        The newest ``keep`` checkpoints stay there.
+        """
+        return self._save(path, keep=keep)
+
+    def _save(self, path: Path | str, finished: bool = False, keep: int = checkpoints.KEEP) -> Path:
         arrays = trees.flatten({"live": self.host.unpack(self._packed), "normalizer": self.normalizer.state()})
         arrays |= {f"fleet.{name}": array for name, array in self.fleet.state().items()}
         arrays |= {"rows": self._rows, "recent": self._recent}
@@ -494,7 +511,7 @@ class Learner:
             folder = self._recorder.folder
             meta["metrics"] = folder.metrics_so_far(GROUP, named.name_of(self.agent), seeds)
             meta["config"] = {name: value for name, value in folder.config.items() if name != "versions"}
-        return checkpoints.save(path, arrays, meta)
+        return checkpoints.save(path, arrays, meta, keep)
 
     @classmethod
     def load(

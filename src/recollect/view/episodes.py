@@ -1,5 +1,6 @@
 """An episode of a learner, recorded: what it saw, held in memory, recalled and did at each step, without learning."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import gymnasium as gym
 import jax
 import numpy as np
 
+from recollect.agents import named
 from recollect.engines.host import TimeStep
 from recollect.envs import making
 from recollect.errors import RecollectError
@@ -60,7 +62,7 @@ def describe(learner: Learner, env: Any, title: str) -> dict[str, Any]:
         "version": recording.VERSION,
         "title": title,
         "environment": {"name": learner.source.name, "options": made["options"] if made else {}},
-        "agent": told["agent"],
+        "agent": {"name": named.name_of(learner.agent), **told["agent"]},
         "observation": {"names": seen, "shape": list(shape) if shape else None},
         "actions": {
             "names": names.told_by(env, "action_names", len(actions)) or actions,
@@ -78,7 +80,7 @@ def play(
     The environment is reset with ``seed``, which also seeds the agent's choices: the same for every agent that plays.
     """
     player, size = learner.player(seed), learner.vector.size
-    explain = jax.jit(learner.agent.explain)
+    explain = _explainer(learner.agent)
     columns: dict[str, list[Any]] = {"observation": [], "action": [], "reward": []}
     hidden: dict[str, list[np.ndarray]] = {}
     stays, frames, over, ended = Stays(), Frames(), False, "cut"
@@ -137,6 +139,12 @@ def record(
         return {**head, "episodes": [play(learner, env, seed, limit, progress)]}
     finally:
         env.close()
+
+
+@functools.lru_cache(maxsize=16)
+def _explainer(agent: Any) -> Callable[..., Any]:
+    """Compiled once for an agent, however many of its snapshots play."""
+    return jax.jit(agent.explain)
 
 
 def _render(env: Any) -> Any:

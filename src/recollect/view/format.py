@@ -116,7 +116,7 @@ def _check_episode(episode: dict[str, Any], size: int, place: str) -> None:
         return
     slots, stays = memory["slots"], memory["stays"]
     count = decode(stays["slot"]).shape[0]
-    for name in ("slot", "seen", "from", "until", "weight"):
+    for name in ("slot", "seen", "from", "until", "log_weight"):
         _check_shape(stays[name], (count,), f"{place}.memory.stays.{name}")
     for name in ("slot", "from", "until", "seen"):
         limit = slots - 1 if name == "slot" else steps

@@ -1,4 +1,4 @@
-"""An environment's own pictures and texts, small enough to keep: PNG written with zlib alone, each different one once."""
+"""An environment's own pictures and texts, small enough to keep: PNG written with zlib alone, equal ones once."""
 
 import base64
 import struct
@@ -14,10 +14,10 @@ MOST_BYTES = 3_000_000
 
 
 def png(picture: np.ndarray) -> bytes:
-    """A uint8 picture [height, width, 3] as a PNG file.
+    r"""A uint8 picture [height, width, 3] as a PNG file.
 
     >>> png(np.zeros((2, 2, 3), np.uint8))[:8]
-    b'\\x89PNG\\r\\n\\x1a\\n'
+    b'\x89PNG\r\n\x1a\n'
     """
     height, width, _ = picture.shape
 

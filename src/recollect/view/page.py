@@ -57,7 +57,7 @@ def html(documents: Sequence[dict[str, Any]], *, served: bool = False, **more: A
 <style>{style}</style>
 </head>
 <body>
-<div id="theatre"><noscript>This page draws what an agent remembers with JavaScript, which is switched off.</noscript></div>
+<div id="theatre"><noscript>This page draws with JavaScript, which is switched off.</noscript></div>
 <script type="text/plain" id="data">{data}</script>
 <script>{script}</script>
 </body>

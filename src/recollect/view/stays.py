@@ -20,7 +20,7 @@ class Stays:
         self.seen: list[int] = []
         self.begin: list[int] = []
         self.until: list[int] = []
-        self.weight: list[float] = []
+        self.log_weight: list[float] = []
         self.key: list[np.ndarray] = []
         self._in: dict[int, int] = {}  # which stay each slot has now
         self._before: dict[str, np.ndarray] | None = None
@@ -43,7 +43,7 @@ class Stays:
                 self.seen.append(t - int(now.get("delay", 1)))
                 self.begin.append(t)
                 self.until.append(t)
-                self.weight.append(float(now["weights"][slot]) if "weights" in now else 1.0)
+                self.log_weight.append(float(now["log_weights"][slot]) if "log_weights" in now else 0.0)
                 self.key.append(np.array(now["keys"][slot], np.float32))
         now["occupant"] = np.array([self._in.get(slot, -1) for slot in range(len(filled))])
         self._before = now
@@ -57,7 +57,7 @@ class Stays:
             return now["filled"]
         before = self._before
         changed = ~before["filled"] | (now["order"] > before["order"])
-        for name in ("marks",) if "marks" in now else ("keys", "weights"):
+        for name in ("marks",) if "marks" in now else ("keys", "log_weights"):
             if name in now:
                 changed |= (now[name] != before[name]).reshape(len(changed), -1).any(axis=1)
         return now["filled"] & changed
@@ -74,12 +74,12 @@ class Stays:
                 "seen": recording.encode(np.array(self.seen, int)),
                 "from": recording.encode(np.array(self.begin, int)),
                 "until": recording.encode(until),
-                "weight": recording.encode(np.array(self.weight, np.float32)),
+                "log_weight": recording.encode(np.array(self.log_weight, np.float32)),
             },
             "recalled": recording.encode(self._stack("recalled").astype(int)),
             "probability": recording.encode_shares(self._stack("probabilities")),
         }
-        for name in ("query", "temperature", "write_weight", "write_chance"):
+        for name in ("query", "temperature", "log_write_weight", "write_chance"):
             if name in self._steps[0]:
                 found[name] = recording.encode(self._stack(name))
         if "policies" in self._steps[0] and self._stack("policies").size <= recording.MANY:
@@ -96,12 +96,12 @@ class Stays:
 
     def _weights_now(self) -> dict[str, Any]:
         """Only where weights have changed since they were given."""
-        if "weights_now" not in self._steps[0]:
+        if "log_weights_now" not in self._steps[0]:
             return {}
-        filled, now, given = self._stack("filled"), self._stack("weights_now"), self._stack("weights")
-        if np.allclose(now[filled], given[filled], rtol=1e-4, atol=1e-7):
+        filled, now, given = self._stack("filled"), self._stack("log_weights_now"), self._stack("log_weights")
+        if np.allclose(now[filled], given[filled], rtol=1e-5, atol=1e-5):
             return {}
-        return {"weight_now": recording.encode(np.where(filled, now, 0.0))}
+        return {"log_weight_now": recording.encode(np.where(filled, now, 0.0))}
 
     def _credit(self) -> dict[str, Any]:
         """One number a step where only what was recalled gets any."""
