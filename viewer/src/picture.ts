@@ -115,10 +115,10 @@ function cells(context: CanvasRenderingContext2D, values: Float64Array, x: numbe
 const MOST_BARS = 40;
 
 /** An observation as labelled bars, all of them up to forty elements, else the largest. */
-export function bars(names: (k: number) => string, values: ArrayLike<number>): HTMLElement {
+export function bars(names: (k: number) => string, values: ArrayLike<number>, rarity: (k: number) => number = () => 0): HTMLElement {
   const list = Array.from(values, (value, k) => ({ value, k }));
   const many = list.length > MOST_BARS;
-  const shown = many ? list.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.k - b.k).slice(0, 12) : list;
+  const shown = many ? list.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || rarity(a.k) - rarity(b.k) || a.k - b.k).slice(0, 12) : list;
   const largest = Math.max(1, ...shown.map(({ value }) => Math.abs(value)));
   const rows = shown.map(({ value, k }) => {
     const fill = h("i", { class: value < 0 ? "fill below" : "fill" });

@@ -255,10 +255,14 @@ export class Score {
         last = stay.index;
         const room = (Math.min(stay.until, first + shown) - t) * cell - 12;
         if (room < 24) continue;
-        const shade = memory.probabilityAt(t, row.index);
-        context.fillStyle = paint(shade > 0.55 ? "on-recall" : "text");
-        const offset = 6;
-        context.fillText(fitted(context, `step ${stay.seen}: ${this.words.observation(this.episode.seen(stay.seen))}`, room - offset + 6), x(t) + offset, row.top + row.height / 2 - 1);
+        const text = fitted(context, `step ${stay.seen}: ${this.words.observation(this.episode.seen(stay.seen))}`, room);
+        // Read over any shade: dark on a light rim, or the other way round.
+        context.lineWidth = 3;
+        context.lineJoin = "round";
+        context.strokeStyle = paint("panel", 0.85);
+        context.strokeText(text, x(t) + 6, row.top + row.height / 2 - 1);
+        context.fillStyle = paint("text");
+        context.fillText(text, x(t) + 6, row.top + row.height / 2 - 1);
       }
     }
   }

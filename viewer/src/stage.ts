@@ -26,7 +26,7 @@ export class Sees {
     } else if (episode.document.texts?.[t]) {
       parts.push(h("pre", { class: "rendered" }, episode.document.texts[t]));
     }
-    if (!this.words.isPicture) parts.push(bars((k) => this.words.element(k), episode.seen(t)));
+    if (!this.words.isPicture) parts.push(bars((k) => this.words.element(k), episode.seen(t), (k) => this.words.rarity(k)));
     else if (!frame) {
       const canvas = h("canvas", { class: "frame", role: "img", "aria-label": `the view at step ${t}` });
       this.pictures.thumbnail(canvas, episode, t, 200, 200);

@@ -45,8 +45,8 @@ export class Words {
 
   private readonly counts = new Map<string, number>();
 
-  /** How many elements have a name that begins with the same word and are on in the first episodes' observations. */
-  private rarity(k: number): number {
+  /** How often something is on whose name begins with the same word, in the last episode. */
+  rarity(k: number): number {
     if (!this.counts.size) {
       for (const episode of this.recording.episodes.slice(-1)) {
         const { data, shape } = decode(episode.observation);

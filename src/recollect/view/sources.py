@@ -134,9 +134,8 @@ def training(path: Path) -> dict[str, Any]:
     rows = read_rows(path)
     first = min((row["seed"] for row in rows), default=0)
     own = [row for row in rows if row["seed"] == first]
-    names = [
-        name for name in ("steps", "return", "length", "write_weight", "evaluation") if any(name in r for r in own)
-    ]
+    shown = ("steps", "return", "length", "write_weight", "evaluation")
+    names = [name for name in shown if any(name in row for row in own)]
     columns = {name: [_finite(row.get(name)) for row in own] for name in names}
     found: dict[str, Any] = {"status": str(status.get("status", "")), "columns": columns}
     if own:
