@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint fuzz clean
+.PHONY: demo test test-browser viewer lint fuzz clean
 
 demo: $(READY)
 	rm -rf demo
@@ -13,6 +13,18 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+
+# The page in a real browser: Debian's Chromium, driven by Playwright, which needs none of its own.
+test-browser: $(READY)
+	command -v chromium chromium-browser google-chrome >/dev/null || \
+		(apt-get update --quiet && apt-get install --yes --no-install-recommends chromium)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
+
+# The viewer's script and style sheet, from their sources to the package; they are committed, so that nobody else
+# needs Node.
+viewer:
+	cd viewer && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
 
 lint: $(READY)
 	$(BIN)/ruff check .

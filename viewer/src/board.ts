@@ -84,13 +84,15 @@ export class BoardPage {
     this.plots = [];
     this.charts.replaceChildren();
     const groups = [...new Set(this.board.curves.flatMap((curve) => curve.series.map((series) => series.group)))];
+    const waiting: (() => void)[] = [];
     for (const curve of this.board.curves) {
       const series = curve.series.filter((one) => this.matches(`${curve.title} ${one.name} ${one.group}`));
       if (!series.length || curve.x.length < 2) continue;
       const place = h("div", { class: "chart", "data-chart": curve.title });
       this.charts.append(place);
       const lines = series.map((one) => ({ label: one.name, values: one.values, colour: COLOURS[groups.indexOf(one.group) % COLOURS.length] }));
-      this.plots.push(chart(place, { title: curve.title, x: curve.x, xlabel: curve.xlabel, lines, height: 220 }));
+      waiting.push(() => this.plots.push(chart(place, { title: curve.title, x: curve.x, xlabel: curve.xlabel, lines, height: 220 })));
     }
+    for (const draw of waiting) draw();
   }
 }

@@ -33,7 +33,7 @@ export function chart(place: HTMLElement, options: ChartOptions): uPlot {
   const plot: uPlot = new uPlot(
     {
       title: options.title,
-      width: Math.max(220, place.clientWidth),
+      width: Math.max(200, place.clientWidth - 12),
       height: options.height ?? 180,
       legend: { show: options.legend ?? true },
       cursor: { points: { size: 7 } },

@@ -27,7 +27,10 @@ export function number(x: number | null | undefined, digits = 3): string {
   if (x === 0) return "0";
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "−∞";
   const size = Math.abs(x);
-  const text = size >= 1e6 || size < 10 ** -digits ? x.toExponential(Math.max(0, digits - 2)) : size >= 100 ? x.toFixed(size >= 1000 ? 0 : 1) : trimmed(x.toFixed(digits));
+  let text: string;
+  if (size >= 1e7 || size < 10 ** -digits) text = x.toExponential(Math.max(0, digits - 2));
+  else if (size >= 1000) text = thousands(Math.round(x));
+  else text = trimmed(x.toFixed(size >= 100 ? 1 : digits));
   return text.replace("-", "−");
 }
 

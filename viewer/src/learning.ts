@@ -18,13 +18,16 @@ export class Learning {
   private readonly input: HTMLInputElement;
   private readonly output = h("output", { class: "trained" });
   private readonly charts = h("div", { class: "charts" });
+  private readonly watch: HTMLButtonElement;
   private plots: uPlot[] = [];
   private current = 0;
+  private timer = 0;
 
   constructor(private readonly recording: Recording, private readonly episodes: (k: number) => Episode, private readonly pick: (k: number) => void) {
     const last = recording.episodes.length - 1;
     this.input = h("input", { type: "range", min: 0, max: last, step: 1, "aria-label": "checkpoint the episode is played from", input: () => pick(Number(this.input.value)) });
-    this.slider = h("div", { class: "checkpoints" }, h("span", {}, "Agent after "), this.output, last > 0 && this.input);
+    this.watch = h("button", { type: "button", class: "watch", title: "the same episode, by the agent of then and then", click: () => this.toggle() }, "▸ watch it learn");
+    this.slider = h("div", { class: "checkpoints" }, h("span", {}, "Agent after "), this.output, last > 0 && this.input, last > 0 && this.watch);
     this.element.append(h("h2", {}, "Learning"), this.charts);
     this.element.hidden = last === 0 && !recording.training;
   }
@@ -38,6 +41,22 @@ export class Learning {
     this.input.setAttribute("aria-valuetext", trained);
     this.output.textContent = `${trained}: return ${signed(this.episodes(k).total)}`;
     for (const plot of this.plots) plot.redraw(false);
+  }
+
+  /** One checkpoint after another, from the first. */
+  private toggle(): void {
+    const stop = () => {
+      clearInterval(this.timer);
+      this.timer = 0;
+      this.watch.textContent = "▸ watch it learn";
+    };
+    if (this.timer) return stop();
+    this.watch.textContent = "stop";
+    this.pick(0);
+    this.timer = window.setInterval(() => {
+      if (!this.input.isConnected || this.current >= this.recording.episodes.length - 1) stop();
+      else this.pick(this.current + 1);
+    }, 900);
   }
 
   /** Draw the curves; needs to be in the page. */
@@ -56,11 +75,12 @@ export class Learning {
       this.pick(best);
     };
     const columns = this.recording.training?.columns ?? {};
+    const waiting: (() => void)[] = []; // until all places are there, as each has its width from how many there are
     const add = (title: string, x: number[], values: (number | null)[], colour: string, points: boolean) => {
       if (x.length < 2 || values.every((value) => value === null)) return;
       const place = h("div", { class: "chart", "data-chart": title });
       this.charts.append(place);
-      this.plots.push(chart(place, { title, x, xlabel: "steps", lines: [{ label: title, values, colour, points }], marks, pick, height: 170 }));
+      waiting.push(() => this.plots.push(chart(place, { title, x, xlabel: "steps", lines: [{ label: title, values, colour, points }], marks, pick, height: 170 })));
     };
     for (const [column, title, colour] of CURVES) {
       if (columns.steps && columns[column]) add(title, columns.steps as number[], columns[column], colour, false);
@@ -69,6 +89,7 @@ export class Learning {
       add("query entropy of this episode", at, at.map((_, k) => this.entropy(k)), "recall", true);
       if (!columns.return) add("return of this episode", at, at.map((_, k) => this.episodes(k).total), "gain", true);
     }
+    for (const draw of waiting) draw();
   }
 
   private entropy(k: number): number | null {

@@ -93,6 +93,9 @@ export class Slots {
       card.fill.style.width = `${100 * share}%`;
       card.share.textContent = stay ? percent(share) : "";
       card.weight.textContent = stay ? this.weights(t, stay) : "";
+      card.root.dataset.probability = stay ? String(share) : "";
+      card.root.dataset.seen = stay ? String(stay.seen) : "";
+      card.root.dataset.logWeight = stay ? String(stay.logWeight) : "";
       card.root.setAttribute("aria-label", stay ? this.label(t, stay, recalled) : `slot ${slot + 1}: empty`);
     }
     this.heading.replaceChildren("Memory ", h("small", {}, `${held} of ${memory.slots} slots`));

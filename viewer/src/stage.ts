@@ -47,15 +47,15 @@ export class Does {
 
   move(episode: Episode, t: number): void {
     const parts: HTMLElement[] = [this.policy(episode, t)];
-    const facts: [string, string, string, string][] = [];
-    if (episode.value) facts.push(["value", "value V", number(episode.value[t]), "what it expects from here on"]);
-    facts.push(["reward", "reward", signed(episode.reward[t]), "what came of the action"]);
-    if (episode.delta) facts.push(["delta", "surprise δ", signed(episode.delta[t]), "how much better it went than expected"]);
+    const facts: [key: string, name: string, text: string, why: string, value: number][] = [];
+    if (episode.value) facts.push(["value", "value V", number(episode.value[t]), "what it expects from here on", episode.value[t]]);
+    facts.push(["reward", "reward", signed(episode.reward[t]), "what came of the action", episode.reward[t]]);
+    if (episode.delta) facts.push(["delta", "surprise δ", signed(episode.delta[t]), "how much better it went than expected", episode.delta[t]]);
     const memory = episode.memory;
     const stay = memory?.recalledStay(t);
     const credit = memory && stay ? memory.creditAt(t, stay.slot) : null;
-    if (stay && credit !== null) facts.push(["credit", "credit", `${signed(credit)} to step ${stay.seen}`, "push on the write weight of what was recalled"]);
-    parts.push(h("dl", { class: "facts" }, ...facts.map(([key, name, value, why]) => h("div", { title: why }, h("dt", {}, name), h("dd", { "data-fact": key }, value)))));
+    if (stay && credit !== null) facts.push(["credit", "credit", `${signed(credit)} to step ${stay.seen}`, "push on the write weight of what was recalled", credit]);
+    parts.push(h("dl", { class: "facts" }, ...facts.map(([key, name, text, why, value]) => h("div", { title: why }, h("dt", {}, name), h("dd", { "data-fact": key, "data-value": value }, text)))));
     this.body.replaceChildren(...parts);
   }
 
