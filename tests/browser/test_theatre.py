@@ -59,7 +59,7 @@ def test_every_number_is_the_recordings(show, slots):
             policy: [...document.querySelectorAll('.policy .bar')].map((e) => [Number(e.dataset.value), e.querySelector('.figure').textContent]),
             facts: Object.fromEntries([...document.querySelectorAll('[data-fact]')].map((e) => [e.dataset.fact, [Number(e.dataset.value), e.textContent]])),
             slots: [...document.querySelectorAll('.slot')].map((e) => [e.dataset.seen, e.dataset.probability, e.dataset.logWeight, e.classList.contains('recalled'), e.querySelector('.share').textContent, e.querySelector('.weight').textContent, e.querySelector('.age').textContent]),
-            seen: [...document.querySelectorAll('.seen .bar')].map((e) => Number(e.dataset.value)),
+            seen: [...document.querySelectorAll('.bars.seen .bar')].map((e) => Number(e.dataset.value)),
         })""")
         assert [text for _, text in state["policy"]] == [percent(float(p)) for p in find["policy"][t]]
         np.testing.assert_array_equal(np.float32([value for value, _ in state["policy"]]), find["policy"][t])
@@ -169,7 +169,7 @@ def test_the_address_leads_to_a_step_and_follows_it(show):
     page = show(samples.document(steps=30, episodes=3), hash="#step=17&checkpoint=1")
     assert page.step == 17 and "1,000 steps" in page.text(".trained")
     page.page.keyboard.press("ArrowRight")
-    assert page.page.evaluate("location.hash") == "#step=18&checkpoint=1"
+    page.until(lambda: page.page.evaluate("location.hash") == "#step=18&checkpoint=1")
     page.page.evaluate("location.hash = '#step=4'")
     page.until(lambda: page.step == 4)
     for odd in ("#step=999999", "#step=-3", "#step=<b>", "#checkpoint=77", "#"):

@@ -13,6 +13,10 @@ export interface Line {
   points?: boolean;
   shown?: boolean;
   alpha?: number;
+  /** Standard errors of the values, said beside them. */
+  errors?: (number | null)[];
+  /** Left out of the legend. */
+  quiet?: boolean;
 }
 
 export interface ChartOptions {
@@ -21,7 +25,8 @@ export interface ChartOptions {
   xlabel: string;
   ylabel?: string;
   lines: Line[];
-  bands?: { series: [number, number]; fill: string }[];
+  /** Filled between two lines, counted from 0. */
+  bands?: { between: [number, number]; colour: string }[];
   height?: number;
   legend?: boolean;
   marks?: () => { at: number[]; current: number };
@@ -48,10 +53,14 @@ export function chart(place: HTMLElement, options: ChartOptions): uPlot {
           dash: line.dash,
           spanGaps: true,
           points: { show: line.points ?? false, size: 7 },
-          value: (_: uPlot, y: number | null) => number(y),
+          class: line.quiet ? "quiet" : undefined,
+          value: (_: uPlot, y: number | null, __: number, at: number | null) => {
+            const error = at === null || at === undefined ? null : line.errors?.[at];
+            return error === null || error === undefined ? number(y) : `${number(y)} ± ${number(error)}`;
+          },
         })),
       ],
-      bands: options.bands,
+      bands: options.bands?.map(({ between: [high, low], colour }) => ({ series: [high + 1, low + 1] as [number, number], fill: () => paint(colour, 0.16) })),
       axes: [
         { ...axis, size: 34, label: options.xlabel, labelSize: 16, values: (_, ticks) => ticks.map((x) => short(x)) },
         { ...axis, size: 52, values: (_, ticks) => ticks.map((y) => number(y)) },

@@ -20,19 +20,18 @@ export function channels(name: string): [number, number, number] {
   return found;
 }
 
-const mixed = new Map<string, string>();
+const mixed = new Map<string, string[]>();
 
 /** Between two colours, in 64 steps. */
 export function mix(from: string, to: string, share: number): string {
-  const step = Math.round(63 * Math.min(Math.max(share, 0), 1));
-  const key = `${from}|${to}|${step}`;
-  let found = mixed.get(key);
-  if (!found) {
+  const key = `${from}|${to}`;
+  let scale = mixed.get(key);
+  if (!scale) {
     const [a, b] = [channels(from), channels(to)];
-    found = `rgb(${a.map((x, k) => Math.round(x + ((b[k] - x) * step) / 63)).join(",")})`;
-    mixed.set(key, found);
+    scale = Array.from({ length: 64 }, (_, step) => `rgb(${a.map((x, k) => Math.round(x + ((b[k] - x) * step) / 63)).join(",")})`);
+    mixed.set(key, scale);
   }
-  return found;
+  return scale[Math.round(63 * Math.min(Math.max(share, 0), 1))];
 }
 
 export function paint(name: string, opacity = 1): string {

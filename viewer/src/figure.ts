@@ -69,7 +69,7 @@ export class FigurePage {
     for (const plot of this.plots) plot.destroy();
     this.plots = this.figure.panels.map((panel, k) => {
       const lines: Line[] = [];
-      const bands: { series: [number, number]; fill: string }[] = [];
+      const bands: { between: [number, number]; colour: string }[] = [];
       const groups = [...new Set(panel.series.map((series) => series.group))];
       groups.forEach((group, g) => {
         const colour = COLOURS[g % COLOURS.length];
@@ -77,11 +77,11 @@ export class FigurePage {
         if (!own.length) return;
         if (this.single) own.forEach((series) => lines.push({ label: `${group}, ${series.name}`, values: series.values, colour, width: 1, alpha: 0.7 }));
         const { mean, error } = summary(own.map((series) => series.values), panel.x.length);
-        lines.push({ label: `${group} (mean of ${own.length})`, values: mean, colour, width: 2.5 });
+        lines.push({ label: `${group} (mean of ${own.length})`, values: mean, colour, width: 2.5, errors: error });
         if (!this.single && own.length > 1) {
           const shifted = (sign: number) => mean.map((x, j) => (x === null || error[j] === null ? null : x + sign * error[j]!));
-          lines.push({ label: `${group} + s.e.`, values: shifted(1), colour, width: 0.5, alpha: 0.4 });
-          lines.push({ label: `${group} − s.e.`, values: shifted(-1), colour, width: 0.5, alpha: 0.4 });
+          bands.push({ between: [lines.length, lines.length + 1], colour });
+          for (const sign of [1, -1]) lines.push({ label: `${group} ${sign > 0 ? "+" : "−"} s.e.`, values: shifted(sign), colour, width: 0, quiet: true });
         }
       });
       for (const line of panel.lines ?? []) lines.push({ label: line.name, values: panel.x.map(() => line.y), colour: "quiet", width: 1, dash: [4, 4] });

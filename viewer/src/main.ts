@@ -22,14 +22,17 @@ class Show {
   private readonly transport: Transport;
   private readonly stage = h("main", { class: "parts" });
   private moving = false;
+  private noting = 0;
 
   constructor(private readonly root: HTMLElement) {
     this.transport = new Transport((step) => this.moved(step));
     const theme = h("button", { type: "button", class: "theme", "aria-label": "light or dark", title: "light or dark", click: () => this.turn() }, "◐");
     const help = h("p", { class: "help" }, "← → step, shift for ten, space to play, Home and End; hover or tap a slot to see why; click the score to go there.");
     this.root.replaceChildren(h("div", { class: "bar-top" }, this.transport.element, theme), this.stage, help);
-    let pending = 0;
+    let [pending, width] = [0, 0];
     new ResizeObserver(() => {
+      if (this.stage.clientWidth === width) return; // what is shown changes the height at every step
+      width = this.stage.clientWidth;
       cancelAnimationFrame(pending);
       pending = requestAnimationFrame(() => this.parts.forEach((part) => part.resize()));
     }).observe(this.stage);
@@ -83,6 +86,11 @@ class Show {
   private moved(step: number): void {
     this.theatres.forEach((theatre) => theatre.move(step));
     if (this.moving || !this.theatres.length) return;
+    clearTimeout(this.noting);
+    this.noting = window.setTimeout(() => this.note(step), 120); // browsers let an address change only so often
+  }
+
+  private note(step: number): void {
     const [first] = this.theatres;
     const last = first.checkpoint === first.recording.episodes.length - 1;
     try {

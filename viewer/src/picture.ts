@@ -1,6 +1,7 @@
 // What was seen at a step, drawn small: the environment's picture, the view itself, or a row of cells.
 
-import { h, number } from "./dom";
+import type { Bar } from "./bars";
+import { number } from "./dom";
 import type { Recording } from "./data";
 import type { Episode } from "./episode";
 import { mix } from "./colours";
@@ -115,16 +116,16 @@ function cells(context: CanvasRenderingContext2D, values: Float64Array, x: numbe
 const MOST_BARS = 40;
 
 /** An observation as labelled bars, all of them up to forty elements, else the largest. */
-export function bars(names: (k: number) => string, values: ArrayLike<number>, rarity: (k: number) => number = () => 0): HTMLElement {
+export function barsOf(names: (k: number) => string, values: ArrayLike<number>, rarity: (k: number) => number): Bar[] {
   const list = Array.from(values, (value, k) => ({ value, k }));
-  const many = list.length > MOST_BARS;
-  const shown = many ? list.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || rarity(a.k) - rarity(b.k) || a.k - b.k).slice(0, 12) : list;
+  const shown = list.length > MOST_BARS ? list.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || rarity(a.k) - rarity(b.k) || a.k - b.k).slice(0, 12) : list;
   const largest = Math.max(1, ...shown.map(({ value }) => Math.abs(value)));
-  const rows = shown.map(({ value, k }) => {
-    const fill = h("i", { class: value < 0 ? "fill below" : "fill" });
-    fill.style.width = `${(100 * Math.abs(value)) / largest}%`;
-    return h("div", { class: value ? "bar" : "bar off", "data-element": k, "data-value": value }, h("span", { class: "name" }, names(k)), h("span", { class: "track" }, fill), h("span", { class: "figure" }, number(value)));
-  });
-  const note = many ? h("p", { class: "note" }, `the 12 largest of ${values.length} elements`) : null;
-  return h("div", { class: "bars" }, ...rows, note);
+  return shown.map(({ value, k }) => ({
+    name: names(k),
+    share: Math.abs(value) / largest,
+    text: number(value),
+    kind: value ? "" : "off",
+    below: value < 0,
+    data: { element: k, value },
+  }));
 }

@@ -21,14 +21,17 @@ interface Row {
 
 export class Score {
   readonly element: HTMLElement;
-  private readonly canvas = h("canvas", { class: "score-canvas", "aria-hidden": "true" });
-  private readonly overview = h("canvas", { class: "score-overview", "aria-hidden": "true" });
+  // What moves is drawn over what stays, on a canvas of its own: copying pictures costs more than drawing does.
+  private readonly base = h("canvas", { class: "score-base", "aria-hidden": "true" });
+  private readonly canvas = h("canvas", { class: "score-canvas over", "aria-hidden": "true" });
+  private readonly overviewBase = h("canvas", { class: "score-base", "aria-hidden": "true" });
+  private readonly overview = h("canvas", { class: "score-overview over", "aria-hidden": "true" });
+  private readonly overviewPlace = h("div", { class: "layers" }, this.overviewBase, this.overview);
   private readonly tip = h("div", { class: "tip", role: "status", hidden: true });
   private rows: Row[] = [];
   private height = 0;
-  private base: HTMLCanvasElement | null = null;
   private baseKey = "";
-  private overviewBase: HTMLCanvasElement | null = null;
+  private overviewDrawn = false;
   private episode!: Episode;
   private step = 0;
   private width = 0;
@@ -41,7 +44,7 @@ export class Score {
     private readonly pictures: Pictures,
     private readonly go: (step: number) => void,
   ) {
-    this.element = h("div", { class: "score" }, this.overview, this.canvas, this.tip);
+    this.element = h("div", { class: "score" }, this.overviewPlace, h("div", { class: "layers" }, this.base, this.canvas), this.tip);
     const follow = (canvas: HTMLCanvasElement, at: (x: number) => number) => {
       canvas.addEventListener("pointerdown", (event) => {
         canvas.setPointerCapture(event.pointerId);
@@ -92,9 +95,7 @@ export class Score {
     add("reward", 0, 26, "reward");
     if (episode.delta) add("delta", 0, 26, "δ");
     this.height = top + 18;
-    this.baseKey = "";
-    this.overviewBase = null;
-    this.draw();
+    this.repaint();
   }
 
   get windowed(): boolean {
@@ -121,7 +122,7 @@ export class Score {
     const lines = [`Step ${step}: ${this.words.observation(this.episode.seen(step))}`, ...this.words.fate(this.episode, step)];
     this.tip.replaceChildren(...lines.map((line) => h("p", {}, line)));
     this.tip.style.left = `${clamp(x - 120, 4, Math.max(4, this.width - 264))}px`;
-    this.tip.style.top = `${over.offsetTop + over.offsetHeight + 4}px`;
+    this.tip.style.top = `${over.parentElement!.offsetTop + over.offsetHeight + 4}px`;
   }
 
   move(step: number): void {
@@ -131,7 +132,7 @@ export class Score {
 
   repaint(): void {
     this.baseKey = "";
-    this.overviewBase = null;
+    this.overviewDrawn = false;
     this.draw();
   }
 
@@ -153,8 +154,7 @@ export class Score {
     if (!this.episode) return;
     const [first, shown] = this.span();
     const key = `${first} ${shown} ${this.width} ${this.height}`;
-    if (key !== this.baseKey || !this.base) {
-      this.base ??= document.createElement("canvas");
+    if (key !== this.baseKey) {
       const context = this.sized(this.base, this.width, this.height);
       context.clearRect(0, 0, this.width, this.height);
       this.drawRows(context, first, shown);
@@ -162,9 +162,8 @@ export class Score {
     }
     const context = this.sized(this.canvas, this.width, this.height);
     context.clearRect(0, 0, this.width, this.height);
-    context.drawImage(this.base, 0, 0, this.width, this.height);
     this.drawNow(context, first, shown);
-    this.overview.hidden = !this.windowed;
+    this.overviewPlace.hidden = !this.windowed;
     if (this.windowed) this.drawOverview(first, shown);
   }
 
@@ -186,13 +185,22 @@ export class Score {
         context.textAlign = "right";
         context.fillText(fitted(context, row.label, this.gutter - 10), this.gutter - 6, middle);
       }
-      for (let t = first; t < first + shown; t++) {
+      if (row.kind === "slot") this.drawSlot(context, row, first, shown, cell, x);
+      if (row.kind === "seen" || row.kind === "hidden") {
+        context.fillStyle = paint("cell-off");
+        context.fillRect(x(first), row.top, shown * cell - gap, row.height - (row.height > 4 ? 1 : 0));
+      }
+      if (row.kind === "done") {
+        context.fillStyle = paint("do", 0.18);
+        context.fillRect(x(first), row.top, shown * cell - gap, row.height - 2);
+      }
+      const quiet = row.kind === "slot" || row.kind === "frames" || (row.kind === "done" && cell < 14);
+      for (let t = first; t < first + shown && !quiet; t++) {
         if (row.kind === "seen") {
           const value = episode.observation.data[t * size + row.index];
+          if (value === 0) continue;
           context.fillStyle = mix("cell-off", value < 0 ? "cell-below" : "cell-on", Math.min(1, Math.abs(value)));
           context.fillRect(x(t), row.top, cell - gap, row.height - 1);
-        } else if (row.kind === "slot") {
-          this.drawSlot(context, t, row, x(t), cell);
         } else if (row.kind === "hidden") {
           const part = episode.hidden.find(({ name }) => name === row.label) ?? episode.hidden[0];
           const value = part.values.data[t * part.values.shape[1] + row.index];
@@ -200,13 +208,9 @@ export class Score {
           context.fillRect(x(t), row.top, cell - gap, row.height - (row.height > 4 ? 1 : 0));
         } else if (row.kind === "done") {
           const name = this.words.actions(episode, t).map((action) => this.words.short(action.name)).join(", ");
-          context.fillStyle = paint("do", 0.18);
-          context.fillRect(x(t), row.top, cell - gap, row.height - 2);
-          if (cell >= 14) {
-            context.fillStyle = paint("do-text");
-            context.textAlign = "center";
-            context.fillText(fitted(context, name, cell - 3), x(t) + cell / 2, middle);
-          }
+          context.fillStyle = paint("do-text");
+          context.textAlign = "center";
+          context.fillText(fitted(context, name, cell - 3), x(t) + cell / 2, middle);
         } else if (row.kind === "reward" || row.kind === "delta") {
           const value = row.kind === "reward" ? episode.reward[t] : episode.delta![t];
           const length = ((row.height - 6) / 2) * Math.min(1, Math.abs(value) / (row.kind === "reward" ? largestReward : largestDelta));
@@ -227,18 +231,29 @@ export class Score {
     for (let t = Math.ceil(first / every) * every; t < first + shown; t += every) context.fillText(String(t), x(t) + cell / 2, this.height - 8);
   }
 
-  private drawSlot(context: CanvasRenderingContext2D, t: number, row: Row, x: number, cell: number): void {
+  /** Stretches of the same stay and shade are one rectangle. */
+  private drawSlot(context: CanvasRenderingContext2D, row: Row, first: number, shown: number, cell: number, x: (t: number) => number): void {
     const memory = this.episode.memory!;
-    const stay = memory.stayAt(t, row.index);
-    if (!stay) return;
-    const begins = t === stay.from;
     const inner = row.height - (row.height > 6 ? 3 : 1);
-    context.fillStyle = mix("slot", "recall", memory.probabilityAt(t, row.index));
-    context.fillRect(x + (begins && cell > 4 ? 2 : 0), row.top + 1, cell - (begins && cell > 4 ? 2 : 0) + 0.3, inner);
-    if (memory.recalled[t] === row.index && row.height >= 4) {
-      context.fillStyle = paint("recall-mark");
-      const thick = row.height >= 12 ? 3 : 1;
-      context.fillRect(x + cell * 0.15, row.top + inner + 1 - thick, Math.max(1, cell * 0.7), thick);
+    const end = first + shown;
+    let t = first;
+    while (t < end) {
+      const stay = memory.occupant[t * memory.slots + row.index];
+      const fill = stay < 0 ? "" : mix("slot", "recall", memory.probabilityAt(t, row.index));
+      let until = t + 1;
+      while (until < end && memory.occupant[until * memory.slots + row.index] === stay && (stay < 0 || mix("slot", "recall", memory.probabilityAt(until, row.index)) === fill)) until++;
+      if (stay >= 0) {
+        const begins = cell > 4 && t === memory.stays[stay].from ? 2 : 0;
+        context.fillStyle = fill;
+        context.fillRect(x(t) + begins, row.top + 1, (until - t) * cell - begins + 0.3, inner);
+      }
+      t = until;
+    }
+    if (row.height < 3) return;
+    context.fillStyle = paint("recall-mark");
+    const thick = row.height >= 12 ? 3 : 1;
+    for (let t = first; t < end; t++) {
+      if (memory.recalled[t] === row.index) context.fillRect(x(t) + cell * 0.15, row.top + inner + 1 - thick, Math.max(1, cell * 0.7), thick);
     }
   }
 
@@ -331,8 +346,8 @@ export class Score {
     const height = 54;
     const { episode } = this;
     const scale = this.width / episode.steps;
-    if (!this.overviewBase) {
-      this.overviewBase = document.createElement("canvas");
+    if (!this.overviewDrawn) {
+      this.overviewDrawn = true;
       const context = this.sized(this.overviewBase, this.width, height);
       context.clearRect(0, 0, this.width, height);
       context.fillStyle = paint("slot");
@@ -353,7 +368,6 @@ export class Score {
     }
     const context = this.sized(this.overview, this.width, height);
     context.clearRect(0, 0, this.width, height);
-    context.drawImage(this.overviewBase, 0, 0, this.width, height);
     context.fillStyle = paint("now", 0.15);
     context.fillRect(first * scale, 0, Math.max(3, shown * scale), height);
     context.fillStyle = paint("now");

@@ -1,5 +1,6 @@
 // The memory at one step: a card for each slot, and what comes in and goes out.
 
+import { fillTo } from "./bars";
 import { fromLog, h, percent, signed } from "./dom";
 import type { Episode, Stay } from "./episode";
 import type { Pictures } from "./picture";
@@ -15,6 +16,7 @@ interface Card {
   weight: HTMLElement;
   tag: HTMLElement;
   shown: string;
+  drawn: string;
 }
 
 export class Slots {
@@ -24,10 +26,16 @@ export class Slots {
   private readonly heading = h("h2", {}, "Memory");
   private cards: Card[] = [];
   private episode!: Episode;
+  private readonly visible = new Set<Element>();
+  private readonly watcher: IntersectionObserver;
+  private settling = 0;
   selected: number | null = null;
 
   constructor(private readonly words: Words, private readonly pictures: Pictures, private readonly chosen: () => void) {
     this.element.append(this.heading, this.list, this.exchange);
+    this.watcher = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) isIntersecting ? this.visible.add(target) : this.visible.delete(target);
+    });
   }
 
   show(episode: Episode): void {
@@ -38,7 +46,10 @@ export class Slots {
     if (!memory) return;
     this.list.classList.toggle("many", memory.slots > 12);
     this.cards = Array.from({ length: memory.slots }, (_, slot) => this.card(slot));
+    this.watcher.disconnect();
+    this.visible.clear();
     this.list.replaceChildren(...this.cards.map((card) => card.root));
+    for (const card of this.cards) this.watcher.observe(card.root);
   }
 
   private card(slot: number): Card {
@@ -59,10 +70,18 @@ export class Slots {
       h("span", { class: "query" }, h("span", { class: "track" }, fill), share),
       weight,
     );
-    return { root, thumb, title, age, fill, share, weight, tag, shown: "" };
+    return { root, thumb, title, age, fill, share, weight, tag, shown: "", drawn: "" };
   }
 
+  /** Show a step: of many cards those in sight at once, the others when the step has stayed for a moment. */
   move(t: number): void {
+    const many = this.cards.length > 24;
+    this.draw(t, many);
+    clearTimeout(this.settling);
+    if (many) this.settling = window.setTimeout(() => this.draw(t, false), 100);
+  }
+
+  private draw(t: number, inSight: boolean): void {
     const memory = this.episode.memory;
     if (!memory) return;
     const incoming = memory.storedAs[t] < 0 ? null : memory.stays[memory.storedAs[t]];
@@ -74,9 +93,10 @@ export class Slots {
       const enters = incoming !== null && incoming.slot === slot && incoming.from > t;
       const arrived = stay !== null && stay.from === t && t > 0;
       held += stay ? 1 : 0;
+      if (inSight && this.visible.size && !this.visible.has(card.root)) continue;
       const tag = recalled ? "recalled" : evicted >= 0 && stay?.index === evicted ? "leaves" : arrived ? "new" : !stay && enters ? "next" : "";
-      card.root.className = `slot ${stay ? "" : "empty"} ${recalled ? "recalled" : ""} ${tag}`;
-      card.tag.textContent = tag === "next" ? "next" : tag;
+      const share = stay ? memory.probabilityAt(t, slot) : 0;
+      const key = stay ? `${stay.index} ${t - stay.seen} ${share} ${tag} ${recalled}` : `- ${tag}`;
       const thumbKey = stay ? `${stay.seen} ${this.pictures.frame(this.episode, stay.seen) ? "f" : ""}` : "";
       if (card.shown !== thumbKey) {
         card.shown = thumbKey;
@@ -88,9 +108,12 @@ export class Slots {
         }
         card.title.textContent = stay ? this.words.observation(this.episode.seen(stay.seen)) : "empty";
       }
+      if (card.drawn === key) continue;
+      card.drawn = key;
+      card.root.className = `slot ${stay ? "" : "empty"} ${recalled ? "recalled" : ""} ${tag}`;
+      card.tag.textContent = tag;
       card.age.textContent = stay ? `step ${stay.seen}, ${t - stay.seen} ago` : "";
-      const share = stay ? memory.probabilityAt(t, slot) : 0;
-      card.fill.style.width = `${100 * share}%`;
+      fillTo(card.fill, share);
       card.share.textContent = stay ? percent(share) : "";
       card.weight.textContent = stay ? this.weights(t, stay) : "";
       card.root.dataset.probability = stay ? String(share) : "";

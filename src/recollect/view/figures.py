@@ -39,7 +39,7 @@ def _panel(panel: plots.Panel) -> dict[str, Any]:
             own: list[float | None] = [None] * len(x)
             for place, value in zip(at, values, strict=True):
                 own[place] = float(value) if np.isfinite(value) else None
-            series.append({"name": f"seed {seed}", "group": line.label, "values": own})
+            series.append({"name": f"run {seed + 1}", "group": line.label, "values": own})
     return {"title": panel.title, "x": x.tolist(), "xlabel": "episodes", "ylabel": "", "series": series}
 
 
