@@ -11,6 +11,7 @@ from recollect._version import __version__
 
 if TYPE_CHECKING:
     from recollect.agents.episodic import EpisodicActorCritic
+    from recollect.agents.general import GeneralActorCritic
     from recollect.agents.recurrent import RecurrentActorCritic
     from recollect.envs.secret_informant import SecretInformant
     from recollect.errors import FileError, RecollectError
@@ -23,6 +24,7 @@ _HOME = {
     "EnvironmentFault": "recollect.training.env_pool",
     "EpisodicActorCritic": "recollect.agents.episodic",
     "FileError": "recollect.errors",
+    "GeneralActorCritic": "recollect.agents.general",
     "Learner": "recollect.training.online",
     "RecollectError": "recollect.errors",
     "RecurrentActorCritic": "recollect.agents.recurrent",
@@ -36,6 +38,7 @@ __all__ = [
     "EnvironmentFault",
     "EpisodicActorCritic",
     "FileError",
+    "GeneralActorCritic",
     "Learner",
     "RecollectError",
     "RecurrentActorCritic",

@@ -53,7 +53,19 @@ def test_the_real_trainer_killed_and_resumed(tmp_path):
     assert commands.read_json(run / "status.json")["exact"] is True
 
 
-LEARNER = ("train", "--env", "CartPole-v1", "--steps", "20000", "--log-every", "300", "--evaluate-every", "7000")
+LEARNER = (
+    "train",
+    "--env",
+    "CartPole-v1",
+    "--agent",
+    "episodic",
+    "--steps",
+    "20000",
+    "--log-every",
+    "300",
+    "--evaluate-every",
+    "7000",
+)
 LEARNER += ("--normalize", "both", "--set", "critic_output=linear", "--set", "hidden=8")
 
 

@@ -43,7 +43,19 @@ def test_agents_without_a_memory_are_refused():
 
 def test_from_training_to_a_picture_on_the_command_line(tmp_path, capsys):
     run = str(tmp_path / "run")
-    train = ["train", "--env", "recollect/TMaze-v0", "--env-set", "length=2", "--steps", "300", "--set", "hidden=4"]
+    train = [
+        "train",
+        "--env",
+        "recollect/TMaze-v0",
+        "--env-set",
+        "length=2",
+        "--steps",
+        "300",
+        "--agent",
+        "episodic",
+        "--set",
+        "hidden=4",
+    ]
     assert cli.main([*train, "--out", run, "--log-every", "100", "--evaluate-every", "200"]) == 0
     assert cli.main(["evaluate", run, "--episodes", "5"]) == 0
     assert cli.main(["inspect", run]) == 0

@@ -72,6 +72,11 @@ class Agent(abc.ABC):
         """As ``learn``, and whether the update was finite; one that is not is not made."""
         return self.learn(state, timestep, key, active), jnp.array(True)
 
+    def write_weights(self, state: Any, observations: Array) -> Array:
+        """[observation]: the weight with which each would be stored; NaN for an agent that has no such thing."""
+        del state
+        return jnp.full(observations.shape[0], jnp.nan)
+
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""
         key_learn, key_begin = jax.random.split(key)

@@ -18,11 +18,7 @@ from recollect.agents.encoders import ENCODERS, Encoder, encode, forget, init_en
 from recollect.agents.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, affine, apply_network, init_network
 from recollect.reservoir import kernel
 
-LARGEST_MEMORY = 2**32  # bytes
-
 NETWORKS = ("value", "policy", "query", "write")
-
-MEMORIES = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO, "none": kernel.NONE}
 
 ONLY_AT_START = (
     "initializer",
@@ -226,15 +222,11 @@ class EpisodicActorCritic(Agent):
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
-        for name in ("memory_size", "hidden", "encoding_size"):
+        memory.check_size(self.memory_size, self.memory)
+        for name in ("hidden", "encoding_size"):
             check_count(name, getattr(self, name))
         if self.products != 0:
             check_count("products", self.products)
-        if self.memory == "reservoir" and 4 * int(self.memory_size) ** 2 > LARGEST_MEMORY:
-            need = 4 * int(self.memory_size) ** 2
-            raise ValueError(
-                f"memory_size={self.memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST_MEMORY:,}"
-            )
         check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
         check_choice("optimizer", self.optimizer, ("sgd", "rmsprop"))
         check_number("square_decay", self.square_decay, 0.0, 1.0)
@@ -261,7 +253,7 @@ class EpisodicActorCritic(Agent):
         check_number("terminal_value", self.terminal_value, -math.inf, math.inf)
         check_number("log_weight_floor", self.log_weight_floor, -math.inf, 0.0)
         check_choice("estimator", self.estimator, ("queried", "every"))
-        check_choice("memory", self.memory, MEMORIES)
+        check_choice("memory", self.memory, memory.LAWS)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
         check_choice("critic_start", self.critic_start, ("zero", "random"))
@@ -312,6 +304,13 @@ class EpisodicActorCritic(Agent):
         """Log w(S_t), w with a sigmoid output."""
         return memory.log_write_weight(self._net(params.write, s)[0])
 
+    def write_weights(self, state: State, observations: Array) -> Array:
+        """The write weight of each observation; NaN where states are more than an observation."""
+        if self.encoder != "raw":
+            return super().write_weights(state, observations)
+        weigh = jax.vmap(lambda s: self.log_write_weight(state.params, self.see(state.params, s)))
+        return jnp.exp(weigh(observations))
+
     def tau(self, params: Parameters) -> Array:
         """The positive temperature τ."""
         return jnp.exp(params.temperature) if self.temperature == "exp" else jax.nn.softplus(params.temperature)
@@ -351,7 +350,7 @@ class EpisodicActorCritic(Agent):
             networks["value"] = (*networks["value"][:-1], jax.tree.map(jnp.zeros_like, networks["value"][-1]))
         start = jnp.asarray(self.temperature_start, jnp.float32)
         theta = jnp.log(start) if self.temperature == "exp" else start + jnp.log(-jnp.expm1(-start))
-        stored = MEMORIES[self.memory].init(self.memory_size, jnp.zeros(s))
+        stored = memory.LAWS[self.memory].init(self.memory_size, jnp.zeros(s))
         zero = jnp.zeros((), jnp.int32)
         pictures = self.pictures.init(jax.random.fold_in(key, 4)) if self.pictures else ()
         params = Parameters(**networks, temperature=theta, pictures=pictures)
@@ -373,12 +372,12 @@ class EpisodicActorCritic(Agent):
 
     def _write(self, state: State, s: Array, key: Array) -> kernel.State:
         aged = kernel.age(state.memory, self.forgetting)
-        return MEMORIES[self.memory].add(aged, s, self._given_weight(state, s), key)
+        return memory.LAWS[self.memory].add(aged, s, self._given_weight(state, s), key)
 
     def write_chance(self, state: State, s: Array) -> Array:
         """The chance of S_t to be stored."""
         aged = kernel.age(state.memory, self.forgetting)
-        return MEMORIES[self.memory].probabilities(aged, self._given_weight(state, s))[0]
+        return memory.LAWS[self.memory].probabilities(aged, self._given_weight(state, s))[0]
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Recall a state, choose an action.

@@ -5,6 +5,21 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import td
+from recollect.agents.base import check_count
+from recollect.reservoir import kernel
+
+LAWS = {"reservoir": kernel.PRODUCT, "uniform": kernel.UNIFORM, "fifo": kernel.FIFO, "none": kernel.NONE}
+"""Which states a memory keeps, by the names that agents know the laws by."""
+
+LARGEST = 2**32  # bytes
+
+
+def check_size(memory_size: int, law: str) -> None:
+    """Refuse a number of states that is none, or whose law needs more room than any agent should take."""
+    check_count("memory_size", memory_size)
+    need = 4 * int(memory_size) ** 2
+    if law == "reservoir" and need > LARGEST:
+        raise ValueError(f"memory_size={memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST:,}")
 
 
 def query_logits(q: Array, items: Array, filled: Array, tau: Array) -> Array:

@@ -1,5 +1,8 @@
 """The small networks: layers as plain pytrees, initialisers by name, a GRU cell that reads as its equations."""
 
+import dataclasses
+import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -53,6 +56,45 @@ def apply_network(network: Network, x: Array, activation: str) -> Array:
     for layer in network[:-1]:
         x = ACTIVATIONS[activation](affine(layer, x))
     return affine(network[-1], x)
+
+
+@dataclasses.dataclass(frozen=True)
+class NormedNetwork:
+    """A network whose hidden layers are normalised, so that no input and no growth of a weight drowns the rest.
+
+    Each hidden layer is affine, then brought to mean 0 and variance 1 over its units (without parameters), then
+    leaky-rectified; the last layer is affine.
+
+    Args:
+        hidden: units of each hidden layer.
+    """
+
+    hidden: tuple[int, ...] = (64, 32)
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 2:
+            raise ValueError(f"hidden={self.hidden} must name at least one layer, of at least 2 units each")
+
+    def init(self, key: Array, inputs: int, outputs: int, gain: float = 1.0) -> Network:
+        """Weights U(±1/√fan_in), biases 0, the last layer's weights times ``gain``."""
+        sizes = (inputs, *self.hidden, outputs)
+        layers = [
+            Layer(jax.random.uniform(k, (out, into), minval=-1.0, maxval=1.0) / math.sqrt(into), jnp.zeros(out))
+            for k, (into, out) in zip(jax.random.split(key, len(sizes) - 1), itertools.pairwise(sizes), strict=True)
+        ]
+        return (*layers[:-1], layers[-1]._replace(weight=gain * layers[-1].weight))
+
+    def apply(self, network: Network, x: Array) -> Array:
+        """The outputs for one input."""
+        for layer in network[:-1]:
+            x = jax.nn.leaky_relu(normalize(affine(layer, x)), 0.01)
+        return affine(network[-1], x)
+
+
+def normalize(h: Array) -> Array:
+    """Layer normalisation without parameters: mean 0 and variance 1 over the units."""
+    off = h - jnp.mean(h)
+    return off * jax.lax.rsqrt(jnp.mean(off * off) + 1e-5)
 
 
 def affine(layer: Layer, x: Array) -> Array:

@@ -13,7 +13,7 @@ recollect: reinforcement-learning agents that learn online what to remember.
 
 A tour, from a minute to an afternoon:
 
-  recollect train --env CartPole-v1 --steps 20000 --set critic_output=linear
+  recollect train --env CartPole-v1 --steps 20000
                                  an agent with episodic memory in any Gymnasium environment
   recollect evaluate runs/CartPole-v1-episodic-seed0
                                  play the trained agent, without learning

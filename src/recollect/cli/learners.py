@@ -8,7 +8,19 @@ from recollect.cli.arguments import Commands, count, multiple, setting
 from recollect.cli.reports import print_table
 from recollect.errors import RecollectError
 
-LEARNERS = ("episodic", "fifo", "uniform", "none", "gru", "gru-truncated", "gru-rtrl")
+LEARNERS = (
+    "general",
+    "trace-units",
+    "reservoir",
+    "memoryless",
+    "episodic",
+    "fifo",
+    "uniform",
+    "none",
+    "gru",
+    "gru-truncated",
+    "gru-rtrl",
+)
 
 
 def _train(args: argparse.Namespace) -> None:
@@ -96,7 +108,7 @@ def register(commands: Commands) -> None:
     """Add what trains agents and plays them."""
     learn = commands.add_parser("train", help="train an agent in a Gymnasium environment")
     learn.add_argument("--env", required=True, metavar="ID", help="as `recollect envs` lists them")
-    learn.add_argument("--agent", choices=LEARNERS, default="episodic", help="default: episodic")
+    learn.add_argument("--agent", choices=LEARNERS, default="general", help="default: general")
     learn.add_argument("--steps", type=count, default=100_000, help="time steps (default: 100,000)")
     learn.add_argument("--seed", type=int, default=0, help="default: 0")
     learn.add_argument(

@@ -170,12 +170,7 @@ class Host:
         """[copy, observation]: w(S) of each copy's own recent observations; NaN for agents that have no such thing."""
 
         def one(packed, seen):
-            weigh = getattr(self.agent, "log_write_weight", None)
-            if weigh is None or getattr(self.agent, "encoder", "raw") != "raw":
-                return jnp.full(seen.shape[0], jnp.nan)
-            params = self._unpack(packed).agent.params
-            see = getattr(self.agent, "see", lambda params, s: s)
-            return jax.vmap(lambda s: jnp.exp(weigh(params, see(params, s))))(seen)
+            return self.agent.write_weights(self._unpack(packed).agent, seen)
 
         return jax.vmap(one)(packed, observations)
 

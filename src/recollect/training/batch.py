@@ -133,7 +133,7 @@ def step_run(
 def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any) -> Record:
     """The write weights and queries as they are now, for environments that name their telling states."""
     write_weights, query_vectors = jnp.full(2, jnp.nan), jnp.full((1, env.observation_size), jnp.nan)
-    named = hasattr(env, "decision_states") and hasattr(agent, "log_write_weight")
+    named = hasattr(env, "decision_states") and hasattr(agent, "query")
     if named and agent.encoder == "raw":  # else an observation alone does not make a state
         weight = jax.vmap(lambda s: jnp.exp(agent.log_write_weight(params, s)))
         kinds = (env.informative_states(), env.uninformative_states())

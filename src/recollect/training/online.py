@@ -17,6 +17,7 @@ import numpy as np
 from recollect.agents import named
 from recollect.agents.base import Agent, check_choice, check_count
 from recollect.agents.convolution import Convolution
+from recollect.agents.general import GeneralActorCritic
 from recollect.engines.choice import host_for
 from recollect.engines.host import Live, blank_rows
 from recollect.envs import making, spaces
@@ -51,7 +52,7 @@ class Learner:
     (50, True)
 
     Args:
-        agent: the definition, as ``recollect.train`` takes it.
+        agent: the definition, as ``recollect.train`` takes it; by default ``recollect.GeneralActorCritic()``.
         env: an id, an environment (also one of Gymnasium's vector environments) or a function that makes one.
         seed: of the agent's parameters and choices, and of every episode's reset.
         copies: how many environments are played at once; for more than one, ``env`` must be an id or a function.
@@ -67,8 +68,8 @@ class Learner:
 
     def __init__(
         self,
-        agent: Agent,
-        env: Any,
+        agent: Agent | None = None,
+        env: Any = None,
         *,
         seed: int = 0,
         copies: int = 1,
@@ -79,6 +80,12 @@ class Learner:
         pictures: str = "auto",
         check: bool = True,
     ):
+        agent = GeneralActorCritic() if agent is None else agent
+        if not isinstance(agent, Agent) or env is None:
+            raise TypeError(
+                f"Learner takes an agent and an environment, got agent={agent!r} and env={env!r}: "
+                "name them, as in Learner(env='CartPole-v1')"
+            )
         check_choice("pictures", pictures, ("auto", "agent"))
         check_count("copies", copies)
         check_choice("learners", learners, ("one", "each"))

@@ -1,0 +1,388 @@
+r"""The agent that takes no settings: trace units for what is recent, a reservoir for what is far back.
+
+An online actor-critic. The actor and the critic each see the observation, the agent's own last action, and trace units
+(``recollect.agents.trace_units``) that have watched the whole episode. The actor also recalls one stored state by a
+query, as in the paper; which states are stored is drawn by learned weights, credited with δ/w. Nothing is propagated
+back through time: a step costs as much as there are parameters. docs/agent.md says what each part gives.
+"""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from recollect.agents import memory, scaling, td, trace_units
+from recollect.agents.base import Agent, TimeStep, check_number, register, traced
+from recollect.agents.distributions import CATEGORICAL, Distribution
+from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
+from recollect.agents.networks import NormedNetwork
+from recollect.agents.optimizers import BoundedRMS, Optimizer
+from recollect.agents.scaling import Moments
+from recollect.agents.trace_units import TraceUnits
+from recollect.reservoir import kernel
+
+MEMORY, UNITS = EpisodeMemory(), TraceUnits()
+NETWORK, QUERY_NETWORK, WRITE_NETWORK = NormedNetwork((64, 32)), NormedNetwork((32,)), NormedNetwork((16,))
+
+FARTHEST = 5.0
+"""Standardized observations stay within this many deviations."""
+
+
+class Critic(NamedTuple):
+    """V of every horizon: the trace units it watches through, and a network with an output per horizon."""
+
+    units: trace_units.Parameters
+    network: Any
+
+
+class Actor(NamedTuple):
+    """The policy, the query and the trace units that both watch through."""
+
+    units: trace_units.Parameters
+    policy: Any
+    query: Any
+
+
+class Parameters(NamedTuple):
+    """The three parts that learn, each with an optimizer of its own."""
+
+    critic: Critic
+    actor: Actor
+    write: Any
+
+
+class Units(NamedTuple):
+    """What the critic's and the actor's trace units hold."""
+
+    critic: trace_units.State
+    actor: trace_units.State
+
+
+class Scales(NamedTuple):
+    """In what units observations and, per horizon, discounted rewards come."""
+
+    observation: Moments
+    returns: Moments
+
+
+class Decision(NamedTuple):
+    """What the agent did at the newest observation, kept until the consequence is known."""
+
+    observation: Array  # as it came
+    inputs: Array  # what the networks saw: the observation in standard units, the action before
+    recalled: Array  # in standard units
+    slot: Array
+    action: Array
+
+
+class State(NamedTuple):
+    """Everything that changes."""
+
+    params: Parameters
+    traces: Parameters  # of the gradients of the scores; the critic's with a leading axis of horizons
+    optimizers: Parameters
+    scales: Scales
+    units: Units
+    memory: kernel.State
+    returns: Array  # [horizons], the discounted sum of the episode's rewards so far, as each horizon has it
+    previous: Array  # the last action as features; zeros at the start of an episode
+    time: Array  # steps in this episode
+    decision: Decision
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class GeneralActorCritic(Agent):
+    r"""The default agent; a definition, all state is in what ``init``, ``begin`` and ``learn`` return.
+
+    At each step, with x̂ the observation in standard units beside the last action, f the features of trace units that
+    watched the episode, and m the recalled state:
+
+    .. math::
+        \delta_k &= r / \sigma_k + \gamma_k V_k(\hat x', f') - V_k(\hat x, f), \qquad
+            \bar\delta = \tfrac1K \textstyle\sum_k \delta_k \\
+        z &\leftarrow \gamma \lambda z + \nabla (V_k + \log \pi(a | \hat x, f, m) + \log Q(m | \hat x, f) + w/w_i) \\
+        d &= \delta z + \text{surprise} \, |\bar\delta| \, \nabla (H_\pi + H_Q)
+
+    and each of critic, actor and write network takes a bounded step along its d. The critic learns every horizon γ_k,
+    each in units of its own returns, and the actor follows their mean, so that no horizon has to be chosen.
+
+    >>> agent = GeneralActorCritic()
+    >>> agent.memory_size, agent.discounts
+    (16, (0.8, 0.95, 0.99))
+
+    Args:
+        memory_size: n, the states kept; the reservoir takes 4 n² bytes besides them.
+        memory: by which law they are kept, and which count as the same.
+        units: the recurrent trace units of the actor and, as many again, of the critic.
+        network: of critic and policy: anything with ``init(key, inputs, outputs, gain)`` and ``apply(params, x)``.
+        query_network, write_network: likewise, of the query and of the write weight.
+        critic_optimizer, actor_optimizer, write_optimizer: ``BoundedRMS``, ``Optax(...)``, or one of your own with
+            ``init(params)`` and ``update(direction, traces, errors, state)``.
+        discounts: γ of each horizon.
+        trace_decay: λ of the eligibility traces.
+        surprise: weight of the entropy of policy and query for each unit of \|δ\|: choices stay open where outcomes
+            still surprise, and settle where they do not.
+        credit_cap: bound on the quotient of a state's weight now and its weight when it was stored.
+        actions: how actions are drawn, set from the environment.
+    """
+
+    learned: ClassVar[tuple[str, ...]] = ("params", "optimizers", "scales")
+
+    memory_size: int = 16
+    memory: EpisodeMemory = MEMORY
+    units: TraceUnits = UNITS
+    network: Any = NETWORK
+    query_network: Any = QUERY_NETWORK
+    write_network: Any = WRITE_NETWORK
+    critic_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.001), metadata=traced())
+    actor_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.0005), metadata=traced())
+    write_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.001), metadata=traced())
+    discounts: tuple[float, ...] = dataclasses.field(default=(0.8, 0.95, 0.99), metadata=traced())
+    trace_decay: float = dataclasses.field(default=0.25, metadata=traced())
+    surprise: float = dataclasses.field(default=0.1, metadata=traced())
+    credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
+    actions: Distribution = CATEGORICAL
+
+    def __post_init__(self) -> None:
+        memory.check_size(self.memory_size, self.memory.law)
+        if not isinstance(self.discounts, tuple) or not self.discounts:
+            raise ValueError(f"discounts={self.discounts!r} must be a tuple of at least one number")
+        for discount in self.discounts:
+            check_number("discounts", discount, 0.0, 1.0)
+        check_number("trace_decay", self.trace_decay, 0.0, 1.0)
+        check_number("surprise", self.surprise, 0.0, 10.0)
+        check_number("credit_cap", self.credit_cap, 0.0, float("inf"), low_open=True)
+
+    # -- the networks, at one state
+
+    def values(self, critic: Critic, inputs: Array, units: trace_units.State) -> Array:
+        """[horizons]: V_k, in units of that horizon's returns."""
+        return self.network.apply(critic.network, jnp.concatenate([inputs, self.units.outputs(critic.units, units)]))
+
+    def query_logits(self, actor: Actor, inputs: Array, features: Array, keys: Array, filled: Array) -> Array:
+        """⟨q, [x̂_i, age_i]⟩ of every slot, −inf where it is empty; no temperature, as q is not bounded.
+
+        Paper: Eq. (1)
+        """
+        q = self.query_network.apply(actor.query, jnp.concatenate([inputs, features]))
+        return memory.query_logits(q, keys, filled, jnp.ones(()))
+
+    def policy_outputs(self, actor: Actor, inputs: Array, features: Array, recalled: Array) -> Array:
+        """What the distribution of actions is made from."""
+        return self.network.apply(actor.policy, jnp.concatenate([inputs, features, recalled]))
+
+    def log_write_weight(self, write: Any, state: Array) -> Array:
+        """Log w of a state in standard units."""
+        return memory.log_write_weight(self.write_network.apply(write, state)[0])
+
+    def standard(self, scales: Scales, observation: Array) -> Array:
+        """An observation in standard units."""
+        return scaling.standardize(scales.observation, observation, FARTHEST)
+
+    def write_weights(self, state: State, observations: Array) -> Array:
+        """The write weight of each observation."""
+        weigh = jax.vmap(lambda x: self.log_write_weight(state.params.write, self.standard(state.scales, x)))
+        return jnp.exp(weigh(observations))
+
+    # -- the loop's three functions
+
+    def init(self, key: Array, observation_size: int, num_actions: int) -> State:
+        """Fresh parameters and an empty memory."""
+        action = self.actions.features(self.actions.nothing(), num_actions)
+        s, horizons = observation_size, len(self.discounts)
+        inputs, features = s + action.size, self.units.features
+        keys = jax.random.split(key, 6)
+        critic = Critic(self.units.init(keys[0], inputs), self.network.init(keys[1], inputs + features, horizons, 0.0))
+        actor = Actor(
+            self.units.init(keys[2], inputs),
+            self.network.init(keys[3], inputs + features + s, num_actions, 0.1),
+            self.query_network.init(keys[4], inputs + features, s + len(AGES), 0.0),
+        )
+        params = Parameters(critic, actor, self.write_network.init(keys[5], s, 1, 0.0))
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        per_horizon = jax.tree.map(lambda leaf: jnp.zeros((horizons, *leaf.shape)), critic)
+        optimizers = Parameters(
+            self.critic_optimizer.init(params.critic),
+            self.actor_optimizer.init(params.actor),
+            self.write_optimizer.init(params.write),
+        )
+        nothing = jnp.zeros((), jnp.int32)
+        return State(
+            params=params,
+            traces=zeros._replace(critic=per_horizon),
+            optimizers=optimizers,
+            scales=Scales(scaling.nothing_seen((s,)), scaling.nothing_seen((horizons,))),
+            units=Units(self.units.start(inputs), self.units.start(inputs)),
+            memory=self.memory.init(self.memory_size, s),
+            returns=jnp.zeros(horizons),
+            previous=jnp.zeros_like(action),
+            time=nothing,
+            decision=Decision(jnp.zeros(s), jnp.zeros(inputs), jnp.zeros(s), nothing, self.actions.nothing()),
+        )
+
+    def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
+        """Let the trace units see the observation, recall a state, choose an action.
+
+        Paper: Eq. (1)
+        """
+        u = jax.random.uniform(key, (1 + self.actions.draws,))
+        actor = state.params.actor
+        inputs = jnp.concatenate([self.standard(state.scales, observation), state.previous])
+        units = Units(
+            self.units.advance(state.params.critic.units, state.units.critic, inputs),
+            self.units.advance(actor.units, state.units.actor, inputs),
+        )
+        features = self.units.outputs(actor.units, units.actor)
+        states, keys = self._stored(state)
+        logits = self.query_logits(actor, inputs, features, keys, state.memory.filled)
+        slot, recalled = memory.recall(logits, states, u[0])
+        action = self.actions.draw(self.policy_outputs(actor, inputs, features, recalled), u[1:])
+        decision = Decision(observation, inputs, recalled, slot, action)
+        return state._replace(units=units, decision=decision), action
+
+    def _stored(self, state: State) -> tuple[Array, Array]:
+        """The stored states in standard units, and what the query is compared with."""
+        states = jnp.where(
+            state.memory.filled[:, None], self.standard(state.scales, state.memory.items.observation), 0.0
+        )
+        return states, self.memory.keys(state.memory, states, state.time)
+
+    def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
+        """One update from one time step, then show the state to the memory (or empty it at the end of the episode)."""
+        return self.update(state, timestep, key, active)[0]
+
+    def update(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[State, Array]:
+        """As ``learn``, and whether the update was finite; one that is not is not made.
+
+        Paper: section 3, the TD error δ_t and the losses; Eq. (6), Eq. (10)
+        """
+        params, decision, stored = state.params, state.decision, state.memory
+        discounts = jnp.stack([jnp.asarray(d, jnp.float32) for d in self.discounts])
+        states, keys = self._stored(state)
+        returns = discounts * state.returns + timestep.reward
+        scales = Scales(
+            scaling.observe(state.scales.observation, decision.observation),
+            scaling.observe(state.scales.returns, returns),
+        )
+
+        def value_scores(critic):
+            return self.values(critic, decision.inputs, state.units.critic)
+
+        def choice_scores(actor):
+            features = self.units.outputs(actor.units, state.units.actor)
+            outputs = self.policy_outputs(actor, decision.inputs, features, decision.recalled)
+            logits = self.query_logits(actor, decision.inputs, features, keys, stored.filled)
+            score = self.actions.log_probability(outputs, decision.action)
+            score += memory.log_query_probability(logits, decision.slot)
+            return score, self.actions.entropy(outputs) + memory.query_entropy(logits)
+
+        def write_score(write):
+            log_w, recalled = self.log_write_weight(write, states[decision.slot]), stored.filled[decision.slot]
+            # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
+            quotient = memory.credit(
+                log_w, jnp.where(recalled, stored.log_weights[decision.slot], log_w), self.credit_cap
+            )
+            return jnp.where(recalled, quotient, 0.0)
+
+        v, pull_values = jax.vjp(value_scores, params.critic)
+        choice, pull_choice = jax.vjp(choice_scores, params.actor)
+        one, none = jnp.ones_like(choice[0]), jnp.zeros_like(choice[0])
+        gradient = Parameters(
+            jax.vmap(pull_values)(jnp.eye(len(self.discounts)))[0],
+            pull_choice((one, none))[0],
+            jax.grad(write_score)(params.write),
+        )
+        (entropy_gradient,) = pull_choice((none, one))
+
+        v_next = self._next_values(state, timestep)
+        reward = timestep.reward / scaling.deviation(scales.returns)
+        errors = td.td_error(reward, discounts, jnp.where(timestep.terminated, 0.0, v_next), v)
+        error = jnp.mean(errors)
+        traces = self._lengthened(state.traces, gradient, discounts)
+        openness = self.surprise * jnp.abs(error)
+        directions = Parameters(
+            jax.tree.map(lambda z: jnp.tensordot(errors, z, axes=1), traces.critic),
+            jax.tree.map(lambda z, h: error * z + openness * h, traces.actor, entropy_gradient),
+            jax.tree.map(lambda z: error * z, traces.write),
+        )
+        steps, optimizers = self._steps(directions, traces, errors, error, state.optimizers)
+        # One sum over all that moves: it is finite only if every number in it is.
+        total = sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves((steps, optimizers)))
+        finite = jnp.isfinite(total) & jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
+        moves = jnp.logical_and(finite, active)
+        over = jnp.logical_or(timestep.terminated, timestep.truncated)
+
+        def kept(new, old):
+            return jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, old)
+
+        moved = state._replace(
+            params=jax.tree.map(lambda p, step: p + jnp.where(moves, step, 0.0), params, steps),
+            traces=jax.tree.map(
+                lambda new, old: jnp.where(over, 0.0, jnp.where(moves, new, old)), traces, state.traces
+            ),
+            optimizers=kept(optimizers, state.optimizers),
+            scales=kept(scales, state.scales),
+            returns=jnp.where(over, 0.0, jnp.where(finite, returns, state.returns)),
+        )
+        return self._after(moved, state, over, states, key), finite
+
+    def _next_values(self, state: State, timestep: TimeStep) -> Array:
+        """V_k of the state that came, as the critic will see it if the episode continues."""
+        critic, action = state.params.critic, self.actions.features(state.decision.action, len(state.previous))
+        inputs = jnp.concatenate([self.standard(state.scales, timestep.observation), action])
+        return self.values(critic, inputs, self.units.see(critic.units, state.units.critic, inputs))
+
+    def _lengthened(self, traces: Parameters, gradient: Parameters, discounts: Array) -> Parameters:
+        """The traces after one more step; the actor's and the writer's fade as the mean horizon does."""
+        decays = discounts * self.trace_decay
+
+        def per_horizon(z, g):
+            return td.trace(z, g, decays.reshape(-1, *[1] * (z.ndim - 1)))
+
+        def plain(z, g):
+            return td.trace(z, g, jnp.mean(decays))
+
+        return Parameters(
+            jax.tree.map(per_horizon, traces.critic, gradient.critic),
+            jax.tree.map(plain, traces.actor, gradient.actor),
+            jax.tree.map(plain, traces.write, gradient.write),
+        )
+
+    def _steps(
+        self, directions: Parameters, traces: Parameters, errors: Array, error: Array, optimizers: Parameters
+    ) -> tuple[Parameters, Parameters]:
+        """What each optimizer makes of its direction, and their states after it."""
+        single = jax.tree.map(lambda z: z[None], (traces.actor, traces.write))
+        pairs = (
+            self.critic_optimizer.update(directions.critic, traces.critic, errors, optimizers.critic),
+            self.actor_optimizer.update(directions.actor, single[0], error[None], optimizers.actor),
+            self.write_optimizer.update(directions.write, single[1], error[None], optimizers.write),
+        )
+        return Parameters(*(step for step, _ in pairs)), Parameters(*(after for _, after in pairs))
+
+    def _after(self, moved: State, before: State, over: Array, states: Array, key: Array) -> State:
+        """The state that was decided in goes to the memory; everything of the episode ends with it."""
+        decision = before.decision
+        state = self.standard(before.scales, decision.observation)
+        weight = self.log_write_weight(before.params.write, state)
+        item = Stored(decision.observation, before.time)
+        stored = self.memory.write(before.memory, states, state, item, weight, key)
+        action = self.actions.features(decision.action, len(before.previous))
+        return moved._replace(
+            memory=kernel.clear(stored, over),
+            units=trace_units.forget(moved.units, over),
+            previous=jnp.where(over, 0.0, action),
+            time=jnp.where(over, 0, before.time + 1),
+        )
+
+    def watch(self, state: State, timestep: TimeStep, key: Array) -> State:
+        """Take in what came of the last action without learning from it."""
+        over = jnp.logical_or(timestep.terminated, timestep.truncated)
+        moved = state._replace(
+            traces=jax.tree.map(lambda z: jnp.where(over, 0.0, z), state.traces),
+            returns=jnp.where(over, 0.0, state.returns),
+        )
+        return self._after(moved, state, over, self._stored(state)[0], key)

@@ -1,0 +1,111 @@
+"""What turns a direction into a step: parts that an agent is given.
+
+An optimizer here is told, besides the direction in which to go, the traces that the direction is made of and the errors
+that multiplied them: how far the last step would have gone is what the bound below is about.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from recollect.agents.base import check_number, register, traced
+
+
+class Optimizer(Protocol):
+    """What an agent asks of an optimizer; ``params`` and ``direction`` are pytrees of the same form."""
+
+    def init(self, params: Any) -> Any:
+        """Its state at the start."""
+        ...
+
+    def update(self, direction: Any, traces: Any, errors: Array, state: Any) -> tuple[Any, Any]:
+        """What to add to the parameters, and the state after it."""
+        ...
+
+
+class Squares(NamedTuple):
+    """Mean squares of every parameter's direction, and the number of steps."""
+
+    mean: Any
+    count: Array
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class BoundedRMS:
+    r"""RMSProp whose step is cut back where it would overshoot.
+
+    .. math::
+        v \leftarrow \beta v + (1 - \beta) d^2, \qquad p = \frac{1}{\sqrt{\hat v} + \epsilon}, \qquad
+        M = \eta \kappa \max_k \max(|\delta_k|, 1) \textstyle\sum |p z_k|, \qquad
+        \Delta = \frac{\eta}{\max(1, M)} \, p \, d
+
+    symbols: d ↔ ``direction``, z_k ↔ ``traces``, δ_k ↔ ``errors``, η ↔ ``rate``, κ ↔ ``overshoot``, β ↔ ``decay``.
+
+    The bound is that of Elsayed et al. (*Streaming deep reinforcement learning finally works*, 2024), in the
+    metric of RMSProp: M is how far one more step would change what was just predicted, κ times over. Where it is large
+    (many parameters pull the same way, as they do when inputs repeat) the step is divided by it.
+
+    Args:
+        rate: step size of each parameter while the bound does not hold it back.
+        overshoot: how early the bound sets in; 0 for plain RMSProp.
+        decay: of the mean squares.
+        epsilon: added to their root.
+    """
+
+    rate: float = dataclasses.field(default=0.001, metadata=traced())
+    overshoot: float = dataclasses.field(default=0.05, metadata=traced())
+    decay: float = dataclasses.field(default=0.999, metadata=traced())
+    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
+
+    def __post_init__(self) -> None:
+        check_number("rate", self.rate, 0.0, 10.0)
+        check_number("overshoot", self.overshoot, 0.0, 1e6)
+        check_number("decay", self.decay, 0.0, 1.0)
+        check_number("epsilon", self.epsilon, 0.0, 1.0, low_open=True)
+
+    def init(self, params: Any) -> Squares:
+        """No steps yet."""
+        return Squares(jax.tree.map(jnp.zeros_like, params), jnp.zeros(()))
+
+    def update(self, direction: Any, traces: Any, errors: Array, state: Squares) -> tuple[Any, Squares]:
+        """See the class; the leaves of ``traces`` have a leading axis as long as ``errors``."""
+        count = state.count + 1
+        mean = jax.tree.map(lambda v, d: self.decay * v + (1 - self.decay) * d * d, state.mean, direction)
+        correction = 1 - jnp.asarray(self.decay, jnp.float32) ** count
+        scale = jax.tree.map(lambda v: 1 / (jnp.sqrt(v / correction) + self.epsilon), mean)
+        rate = self.rate / jnp.maximum(1.0, self.rate * self.overshoot * reach(scale, traces, errors))
+        return jax.tree.map(lambda p, d: rate * p * d, scale, direction), Squares(mean, count)
+
+
+def reach(scale: Any, traces: Any, errors: Array) -> Array:
+    """max_k max(|δ_k|, 1) Σ |p z_k|, with p ↔ ``scale``, z_k ↔ ``traces``, δ_k ↔ ``errors``."""
+    sums = [
+        jnp.sum(jnp.abs(p * z), axis=tuple(range(1, z.ndim)))
+        for p, z in zip(jax.tree.leaves(scale), jax.tree.leaves(traces), strict=True)
+    ]
+    return jnp.max(jnp.maximum(jnp.abs(errors), 1.0) * sum(sums))
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Optax:
+    """Any transformation of optax as an optimizer: it is given the direction alone, as what to go along.
+
+    >>> optimizer = Optax(optax.adam(1e-3))
+    """
+
+    transformation: optax.GradientTransformation
+
+    def init(self, params: Any) -> Any:
+        """The transformation's own state."""
+        return self.transformation.init(params)
+
+    def update(self, direction: Any, traces: Any, errors: Array, state: Any) -> tuple[Any, Any]:
+        """The transformation's update along ``direction``; optax goes down a gradient, so its sign is turned."""
+        del traces, errors
+        return self.transformation.update(jax.tree.map(jnp.negative, direction), state)

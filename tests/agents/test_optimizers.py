@@ -1,0 +1,55 @@
+"""Steps: the bound by hand, plain RMSProp without it, and optax's in the same place."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from recollect.agents.optimizers import BoundedRMS, Optax, reach
+
+DIRECTION = {"a": jnp.array([3.0, -4.0]), "b": jnp.array([[0.5]])}
+TRACES = {"a": jnp.array([[1.0, 2.0], [0.0, 1.0]]), "b": jnp.array([[[4.0]], [[-2.0]]])}  # two horizons
+ERRORS = jnp.array([0.5, -3.0])
+
+
+def test_reach_by_hand():
+    scale = {"a": jnp.array([2.0, 1.0]), "b": jnp.array([[0.5]])}
+    # Horizon 0: 2·1 + 1·2 + .5·4 = 6, times max(.5, 1); horizon 1: 0 + 1 + 1 = 2, times 3.
+    assert float(reach(scale, TRACES, ERRORS)) == 6.0
+    assert float(reach(scale, TRACES, 4 * ERRORS)) == 24.0
+
+
+def test_the_first_step_by_hand():
+    """After one step the corrected mean square is d² itself, so that p = 1/|d| and Δ = η sign(d) / max(1, M)."""
+    rate, overshoot = 0.1, 20.0
+    optimizer = BoundedRMS(rate, overshoot)
+    step, state = optimizer.update(DIRECTION, TRACES, ERRORS, optimizer.init(DIRECTION))
+    sums = [1 / 3 + 2 / 4 + 4 / 0.5, 1 / 4 + 2 / 0.5]
+    m = rate * overshoot * max(1 * sums[0], 3 * sums[1])
+    assert m > 1
+    np.testing.assert_allclose(step["a"], np.array([1, -1]) * rate / m, rtol=1e-5)
+    np.testing.assert_allclose(step["b"], [[rate / m]], rtol=1e-5)
+    np.testing.assert_allclose(state.mean["a"], 0.001 * np.array([9.0, 16.0]), rtol=1e-4)
+    assert float(state.count) == 1
+
+
+def test_without_a_bound_it_is_rmsprop():
+    optimizer = BoundedRMS(0.01, overshoot=0.0, decay=0.9)
+    state, squares = optimizer.init(DIRECTION), np.zeros(2)
+    for k in range(1, 5):
+        step, state = optimizer.update(DIRECTION, TRACES, k * ERRORS, state)
+        squares = 0.9 * squares + 0.1 * np.square([3.0, -4.0])
+        expected = 0.01 * np.array([3.0, -4.0]) / np.sqrt(squares / (1 - 0.9**k))
+        np.testing.assert_allclose(step["a"], expected, rtol=1e-5)
+
+
+def test_optax_goes_along_the_direction():
+    optimizer = Optax(optax.sgd(0.5))
+    step, _ = optimizer.update(DIRECTION, TRACES, ERRORS, optimizer.init(DIRECTION))
+    np.testing.assert_allclose(step["a"], [1.5, -2.0])
+
+
+@pytest.mark.parametrize("options", [{"rate": -1.0}, {"overshoot": -0.1}, {"decay": 1.5}, {"epsilon": 0.0}])
+def test_options_are_checked(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        BoundedRMS(**options)
