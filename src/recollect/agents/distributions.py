@@ -48,16 +48,15 @@ class Distribution(abc.ABC):
         """In nats; of a continuous action the differential entropy."""
 
     @abc.abstractmethod
-<<<<<<< HEAD
     def parameters(self, outputs: Array) -> Array:
         """What a reader is shown of the network's outputs: probabilities, or means and then deviations."""
-=======
+
+    @abc.abstractmethod
     def features(self, action: Array, outputs: int) -> Array:
         """An action as a vector of numbers of size 1, for an agent that remembers what it did.
 
         ``outputs``: how many outputs the policy network has.
         """
->>>>>>> main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,15 +84,13 @@ class Categorical(Distribution):
         """Of the softmax."""
         return td.entropy(outputs)
 
-<<<<<<< HEAD
     def parameters(self, outputs: Array) -> Array:
         """The probability of each action."""
         return jax.nn.softmax(outputs)
-=======
+
     def features(self, action: Array, outputs: int) -> Array:
         """One-hot."""
         return (jnp.arange(outputs) == action).astype(jnp.float32)
->>>>>>> main
 
 
 CATEGORICAL = Categorical()
@@ -136,16 +133,14 @@ class MultiCategorical(Distribution):
         """The sum over choices."""
         return sum((td.entropy(part) for part in self._parts(outputs)), jnp.zeros(()))
 
-<<<<<<< HEAD
     def parameters(self, outputs: Array) -> Array:
         """The probability of each action of each choice."""
         return jnp.concatenate([jax.nn.softmax(part) for part in self._parts(outputs)])
-=======
+
     def features(self, action: Array, outputs: int) -> Array:
         """One-hot, each choice by itself."""
         hot = [(jnp.arange(size) == action[k]).astype(jnp.float32) for k, size in enumerate(self.sizes)]
         return jnp.concatenate(hot)
->>>>>>> main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,12 +182,10 @@ class Gaussian(Distribution):
         _, deviation = self._split(outputs)
         return jnp.sum(jnp.log(deviation) + 0.5 * math.log(2 * math.pi * math.e))
 
-<<<<<<< HEAD
     def parameters(self, outputs: Array) -> Array:
         """The means, then the standard deviations."""
         return jnp.concatenate(self._split(outputs))
-=======
+
     def features(self, action: Array, outputs: int) -> Array:
         """The numbers themselves, within ±3."""
         return jnp.clip(action, -3.0, 3.0)
->>>>>>> main

@@ -324,8 +324,7 @@ class EpisodicActorCritic(Agent):
 
         Paper: Eq. (1)
         """
-        logits = self._query_logits(params, s, stored)
-        return jnp.where(jnp.any(logits > -jnp.inf), jax.nn.softmax(jnp.where(logits > -jnp.inf, logits, -1e30)), 0.0)
+        return memory.query_probabilities(self._query_logits(params, s, stored))
 
     # -- the loop's three functions
 

@@ -36,7 +36,10 @@ class Held(TypedDict, total=False):
 
 
 class Explanation(TypedDict, total=False):
-    """One time step. The elements of keys have the names of ``Agent.key_names``, if it has such an attribute."""
+    """One time step.
+
+    The elements of keys have the observation's names, unless the agent has a method ``key_names(observed)``.
+    """
 
     policy: Array  # as ``Distribution.parameters`` has it: probabilities, or means and deviations
     value: Array  # [] V
@@ -90,6 +93,51 @@ def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
     if state.encoder is not None and state.encoder.hidden is not None:
         explained["hidden"] = {"echo state": state.encoder.hidden}
     return explained
+
+
+def of_general(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
+    """For ``GeneralActorCritic``: its value and δ are the means over its horizons, in units of their returns.
+
+    Paper: Eq. (1), Eq. (10)
+    """
+    params, stored, decision = state.params, state.memory, state.decision
+    actor, inputs = params.actor, decision.inputs
+    features = agent.units.outputs(actor.units, state.units.actor)
+    states, keys = agent.stored(state)
+    logits = agent.query_logits(actor, inputs, features, keys, stored.filled)
+    values = agent.values(params.critic, inputs, state.units.critic)
+    delta = jnp.mean(agent.td_errors(state, timestep, values, state.scales))
+    log_now = jax.vmap(agent.log_write_weight, (None, 0))(params.write, states)
+    quotients = memory.credit(log_now, jnp.where(stored.filled, stored.log_weights, log_now), agent.credit_cap)
+    seen = agent.standard(state.scales, decision.observation)
+    log_weight = agent.log_write_weight(params.write, seen)
+    recalled = stored.filled & (jnp.arange(stored.capacity) == decision.slot)
+    held = {
+        "filled": stored.filled,
+        "order": jnp.where(stored.filled, 1 + stored.items.time, 0),
+        "keys": keys,
+        "marks": stored.items.time,
+        "delay": jnp.asarray(1),
+        "log_weights": stored.log_weights,
+        "log_weights_now": jnp.where(stored.filled, log_now, -jnp.inf),
+        "probabilities": memory.query_probabilities(logits),
+        "policies": jax.vmap(lambda m: agent.actions.parameters(agent.policy_outputs(actor, inputs, features, m)))(
+            states
+        ),
+        "recalled": jnp.where(stored.count > 0, decision.slot, -1),
+        "query": agent.query_network.apply(actor.query, jnp.concatenate([inputs, features])),
+        "temperature": jnp.ones(()),
+        "log_write_weight": log_weight,
+        "write_chance": agent.memory.chance(stored, states, seen, log_weight),
+        "credit": jnp.where(recalled, delta * quotients, 0.0),
+    }
+    return {
+        "policy": agent.actions.parameters(agent.policy_outputs(actor, inputs, features, decision.recalled)),
+        "value": jnp.mean(values),
+        "delta": delta,
+        "hidden": {"trace units": features, "V by horizon": values},
+        "memory": held,
+    }
 
 
 def of_hidden_state(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:

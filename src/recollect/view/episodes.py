@@ -125,7 +125,9 @@ def play(
         episode["hidden"] = [{"name": k, "values": recording.encode(np.stack(v))} for k, v in hidden.items()]
     if len(stays):
         seen = recording.decode(episode["observation"])
-        episode["memory"] = stays.document(seen, getattr(learner.agent, "key_names", None))
+        observed = names.told_by(env, "observation_names", size) or names.of_observations(learner.observation_space)
+        named_keys = getattr(learner.agent, "key_names", None)
+        episode["memory"] = stays.document(seen, named_keys(observed) if named_keys else None)
     return episode
 
 
