@@ -3,8 +3,9 @@
     python benchmarks/theatre.py --steps 10000 --slots 64
 
 Needs Chromium and Playwright (``make test-browser`` installs both). Prints, and with ``--out`` writes, one JSON object:
-bytes of the page, milliseconds to its first paint and until it shows a step, and frames a second while it is scrubbed
-back and forth, each frame at another step, and the processor time of the whole browser that a frame takes. ``within`` says which of the three limits hold.
+bytes of the page, milliseconds to its first paint and until it shows a step, frames a second while it is scrubbed back
+and forth, each frame at another step, and the processor time of the whole browser that a frame takes. ``within`` says
+which of the three limits hold.
 """
 
 import argparse
@@ -17,9 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from view import samples
-
 from recollect.view import page
+from view import samples
 
 LIMITS = {"bytes": 5_000_000, "first_paint_ms": 1000.0, "frames_per_second": 30.0}
 

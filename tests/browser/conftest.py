@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright; ``make test-browser`` installs both. Without them these tests are skipped."""
+"""Debian's Chromium, driven by Playwright; ``make test-browser`` installs both, and without them this is skipped."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="session")
 def chromium():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not here: make test-browser installs it")
+    missing = "playwright is not here: make test-browser installs it"
+    sync_api = pytest.importorskip("playwright.sync_api", reason=missing)
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is here: make test-browser installs Debian's chromium")

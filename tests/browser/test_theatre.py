@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from view import samples
 
 from recollect.view import boards
 from recollect.view import format as recording
+from view import samples
 
 pytestmark = pytest.mark.browser
 
@@ -44,6 +44,21 @@ def test_begins_where_it_mattered(show):
     assert page.step == int(page.page.locator("button.moment").first.get_attribute("data-step"))
 
 
+SHOWN = """() => {
+  const all = (selector, read) => [...document.querySelectorAll(selector)].map(read);
+  const text = (e, selector) => e.querySelector(selector).textContent;
+  return {
+    policy: all('.policy .bar', (e) => [Number(e.dataset.value), text(e, '.figure')]),
+    facts: Object.fromEntries(all('[data-fact]', (e) => [e.dataset.fact, [Number(e.dataset.value), e.textContent]])),
+    slots: all('.slot', (e) => [
+      e.dataset.seen, e.dataset.probability, e.dataset.logWeight, e.classList.contains('recalled'),
+      text(e, '.share'), text(e, '.weight'), text(e, '.age'),
+    ]),
+    seen: all('.bars.seen .bar', (e) => Number(e.dataset.value)),
+  };
+}"""
+
+
 @pytest.mark.parametrize("slots", [1, 3, 20])
 def test_every_number_is_the_recordings(show, slots):
     document = samples.document(steps=15, slots=slots)
@@ -55,12 +70,7 @@ def test_every_number_is_the_recordings(show, slots):
     page = show(document, hash="#step=0")
     for t in range(15):
         assert page.step == t
-        state = page.page.evaluate("""() => ({
-            policy: [...document.querySelectorAll('.policy .bar')].map((e) => [Number(e.dataset.value), e.querySelector('.figure').textContent]),
-            facts: Object.fromEntries([...document.querySelectorAll('[data-fact]')].map((e) => [e.dataset.fact, [Number(e.dataset.value), e.textContent]])),
-            slots: [...document.querySelectorAll('.slot')].map((e) => [e.dataset.seen, e.dataset.probability, e.dataset.logWeight, e.classList.contains('recalled'), e.querySelector('.share').textContent, e.querySelector('.weight').textContent, e.querySelector('.age').textContent]),
-            seen: [...document.querySelectorAll('.bars.seen .bar')].map((e) => Number(e.dataset.value)),
-        })""")
+        state = page.page.evaluate(SHOWN)
         assert [text for _, text in state["policy"]] == [percent(float(p)) for p in find["policy"][t]]
         np.testing.assert_array_equal(np.float32([value for value, _ in state["policy"]]), find["policy"][t])
         for name in ("value", "delta", "reward"):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from recollect import EpisodicActorCritic, Learner
+from recollect.agents.general import GeneralActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.t_maze import TMazeEnv
@@ -13,7 +14,7 @@ from recollect.view import format as recording
 
 
 def recorded(agent, monkeypatch=None, env="recollect/TMaze-v0", steps=300, **options):
-    learner = Learner(agent, env, seed=3, env_options={"length": 12} if env == "recollect/TMaze-v0" else None, **options)
+    learner = Learner(agent, env, seed=3, env_options={"length": 12}, **options)
     learner.advance(steps)
     held = []
     if monkeypatch is not None:
@@ -74,6 +75,28 @@ def test_numbers_are_the_agents_own(monkeypatch):
         policies = recording.decode(memory["policies"])[t, recalled[t]]
         np.testing.assert_allclose(policies, recording.decode(episode["policy"])[t], atol=1e-6)
     assert learner.steps == episode["trained"] == 300
+
+
+def test_the_general_agent_shows_slots_ages_and_trace_units(monkeypatch):
+    _, _, episode, held = recorded(GeneralActorCritic(memory_size=4), monkeypatch, steps=100)
+    memory = episode["memory"]
+    assert {part["name"] for part in episode["hidden"]} == {"trace units", "V by horizon"}
+    found = {k: recording.decode(v) for k, v in memory["stays"].items()}
+    assert memory["key_names"][:4] == ["up", "down", "corridor", "junction"] and len(memory["key_names"]) == 13
+    keys, now = recording.decode(memory["keys"]), recording.decode(memory["keys_changing"]["now"])
+    elements = recording.decode(memory["keys_changing"]["elements"])
+    shares, query = recording.decode(memory["probability"]), recording.decode(memory["query"])
+    for t, told in enumerate(held):
+        here = np.flatnonzero((found["from"] <= t) & (t < found["until"]))
+        assert sorted(found["slot"][here]) == np.flatnonzero(told["filled"]).tolist()
+        scores = np.full(4, -np.inf)
+        for at in here:
+            key = keys[at].copy()
+            key[elements] = now[t, found["slot"][at]]
+            np.testing.assert_allclose(key, told["keys"][found["slot"][at]], atol=1e-6)
+            scores[found["slot"][at]] = key @ query[t]
+        if len(here):  # so the page's q·S/τ by element adds up to what was drawn from
+            np.testing.assert_allclose(shares[t], np.asarray(jax.nn.softmax(scores)), atol=1e-5)
 
 
 @pytest.mark.parametrize("agent", [RecurrentActorCritic(width=6), RealTimeActorCritic(width=6)])

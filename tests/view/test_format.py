@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from view import samples
 
 from recollect.errors import FileError
 from recollect.view import format as recording
+from view import samples
 
 
 @pytest.mark.parametrize(

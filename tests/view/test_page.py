@@ -6,9 +6,8 @@ import hashlib
 import json
 import re
 
-from view import samples
-
 from recollect.view import inline, page
+from view import samples
 
 
 def test_the_documents_are_in_the_page():
@@ -46,4 +45,4 @@ def test_a_notebook_shows_it_in_a_frame_of_its_own(tmp_path):
     text = shown._repr_html_()
     assert text.startswith('<iframe sandbox="allow-scripts"') and text.count('"') % 2 == 0
     assert "<script" not in text and "&lt;script" in text
-    assert shown.save(tmp_path / "p.html").exists() and "a \"title\"" in repr(shown)
+    assert shown.save(tmp_path / "p.html").exists() and 'a "title"' in repr(shown)

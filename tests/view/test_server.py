@@ -6,11 +6,11 @@ import json
 import threading
 
 import pytest
-from view import samples
 
 from recollect.errors import FileError, RecollectError
 from recollect.view import format as recording
 from recollect.view.server import Server, Shelf
+from view import samples
 
 
 @pytest.fixture

@@ -12,8 +12,10 @@ const NARROWEST = 9; // CSS pixels of a step; below, a window of the episode is 
 const ARCS = 56;
 
 interface Row {
-  kind: "seen" | "slot" | "hidden" | "done" | "reward" | "delta" | "frames";
+  kind: "seen" | "slot" | "hidden" | "done" | "reward" | "delta" | "frames" | "unused";
   index: number;
+  /** Which vector of the hidden state. */
+  part: number;
   top: number;
   height: number;
   label: string;
@@ -30,6 +32,7 @@ export class Score {
   private readonly tip = h("div", { class: "tip", role: "status", hidden: true });
   private rows: Row[] = [];
   private height = 0;
+  private largestHidden: number[] = [];
   private baseKey = "";
   private overviewDrawn = false;
   private episode!: Episode;
@@ -72,8 +75,8 @@ export class Score {
     const { episode } = this;
     this.rows = [];
     let top = episode.memory ? ARCS : 6;
-    const add = (kind: Row["kind"], index: number, height: number, label: string) => {
-      this.rows.push({ kind, index, top, height, label });
+    const add = (kind: Row["kind"], index: number, height: number, label: string, part = 0) => {
+      this.rows.push({ kind, index, part, top, height, label });
       top += height;
     };
     const names = this.recording.observation.names;
@@ -81,16 +84,24 @@ export class Score {
     else names.slice(0, 16).forEach((name, k) => add("seen", k, names.length > 8 ? 11 : 15, name));
     top += 10;
     if (episode.memory) {
-      const height = episode.memory.slots <= 8 ? 20 : Math.max(3, Math.min(14, 224 / episode.memory.slots));
-      for (let slot = 0; slot < episode.memory.slots; slot++) add("slot", slot, height, `slot ${slot + 1}`);
+      const used = [...new Set(episode.memory.stays.map(({ slot }) => slot))].sort((a, b) => a - b);
+      const height = used.length <= 8 ? 20 : Math.max(3, Math.min(14, 224 / used.length));
+      for (const slot of used) add("slot", slot, height, `slot ${slot + 1}`);
+      const empty = episode.memory.slots - used.length;
+      if (empty) add("unused", 0, 16, `${empty} more empty`);
       top += 10;
     }
-    for (const { name, values } of episode.hidden) {
+    episode.hidden.forEach(({ name, values }, part) => {
       const units = Math.min(values.shape[1], 64);
-      const height = Math.max(3, Math.min(12, 160 / units));
-      for (let k = 0; k < units; k++) add("hidden", k, height, k === 0 ? name : "");
+      const height = Math.max(3, Math.min(12, 140 / units));
+      for (let k = 0; k < units; k++) add("hidden", k, height, k === 0 ? name : "", part);
       top += 10;
-    }
+    });
+    this.largestHidden = episode.hidden.map(({ values }) => {
+      let largest = 1e-9;
+      for (let k = 0; k < values.data.length; k++) largest = Math.max(largest, Math.abs(values.data[k]));
+      return largest;
+    });
     if (episode.action) add("done", 0, 18, "does");
     add("reward", 0, 26, "reward");
     if (episode.delta) add("delta", 0, 26, "δ");
@@ -180,7 +191,7 @@ export class Score {
     const size = episode.observation.shape[1];
     for (const row of this.rows) {
       const middle = row.top + row.height / 2;
-      if (row.label && (row.height >= 10 || row.index % Math.ceil(11 / row.height) === 0)) {
+      if (row.label && (row.kind === "hidden" || row.height >= 10 || row.index % Math.ceil(11 / row.height) === 0)) {
         context.fillStyle = paint("quiet");
         context.textAlign = "right";
         context.fillText(fitted(context, row.label, this.gutter - 10), this.gutter - 6, middle);
@@ -194,7 +205,7 @@ export class Score {
         context.fillStyle = paint("do", 0.18);
         context.fillRect(x(first), row.top, shown * cell - gap, row.height - 2);
       }
-      const quiet = row.kind === "slot" || row.kind === "frames" || (row.kind === "done" && cell < 14);
+      const quiet = row.kind === "slot" || row.kind === "frames" || row.kind === "unused" || (row.kind === "done" && cell < 14);
       for (let t = first; t < first + shown && !quiet; t++) {
         if (row.kind === "seen") {
           const value = episode.observation.data[t * size + row.index];
@@ -202,9 +213,9 @@ export class Score {
           context.fillStyle = mix("cell-off", value < 0 ? "cell-below" : "cell-on", Math.min(1, Math.abs(value)));
           context.fillRect(x(t), row.top, cell - gap, row.height - 1);
         } else if (row.kind === "hidden") {
-          const part = episode.hidden.find(({ name }) => name === row.label) ?? episode.hidden[0];
-          const value = part.values.data[t * part.values.shape[1] + row.index];
-          context.fillStyle = mix("cell-off", value < 0 ? "cell-below" : "recall", Math.min(1, Math.abs(value)));
+          const { values } = episode.hidden[row.part];
+          const value = values.data[t * values.shape[1] + row.index];
+          context.fillStyle = mix("cell-off", value < 0 ? "cell-below" : "recall", Math.abs(value) / this.largestHidden[row.part]);
           context.fillRect(x(t), row.top, cell - gap, row.height - (row.height > 4 ? 1 : 0));
         } else if (row.kind === "done") {
           const name = this.words.actions(episode, t).map((action) => this.words.short(action.name)).join(", ");

@@ -46,6 +46,8 @@ export class Slots {
     if (!memory) return;
     this.list.classList.toggle("many", memory.slots > 12);
     this.cards = Array.from({ length: memory.slots }, (_, slot) => this.card(slot));
+    const used = new Set(memory.stays.map(({ slot }) => slot));
+    this.cards.forEach((card, slot) => (card.root.hidden = !used.has(slot) && slot > 0)); // the heading counts them
     this.watcher.disconnect();
     this.visible.clear();
     this.list.replaceChildren(...this.cards.map((card) => card.root));

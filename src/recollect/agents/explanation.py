@@ -83,7 +83,10 @@ def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
     if agent.oracle_bit is None:
         held["credit"] = jnp.where(credited, delta * quotients, 0.0)
     if isinstance(stored.law, kernel.Ratios):
-        held["marks"] = stored.law.drop  # fixed on arrival from all that was seen: no two arrivals have the same
+        # Chances fixed on arrival, from all that was seen until then: with two slots or more no two arrivals have the
+        # same, even where the states are.
+        given = jnp.where(stored.filled, stored.log_weights, 0.0)[:, None]
+        held["marks"] = jnp.concatenate([stored.law.drop, stored.items, given], axis=1)
     explained = {
         "policy": agent.actions.parameters(agent.policy_logits(params, s, decision.recalled)),
         "value": agent.value(params, s),

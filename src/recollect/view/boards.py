@@ -27,7 +27,8 @@ def document(report: Any, path: Path) -> dict[str, Any]:
     rows = [_flat(line) for line in lines]
     names = list(dict.fromkeys(name for row in rows for name in row))
     head = report if isinstance(report, dict) else {}
-    versions = head.get("versions") if isinstance(head.get("versions"), dict) else {}
+    found = head.get("versions")
+    versions: dict[str, Any] = found if isinstance(found, dict) else {}
     parts = [f"{name} {versions[name]}" for name in ("recollect", "jax", "processor") if name in versions]
     command = head.get("command") or head.get("commands") or ""
     return {

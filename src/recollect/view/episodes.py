@@ -95,8 +95,8 @@ def play(
         following = np.zeros(size, np.float32)
         learner.vector.write(observation, following)
         learner.normalizer.observe(following, 0, learn=False)
-        timestep = TimeStep(following, np.float32(_scaled(learner, reward)), np.bool_(terminated), np.bool_(truncated))
-        told = jax.device_get(explain(state, timestep))  # type: ignore[arg-type]
+        came: tuple[Any, ...] = (following, np.float32(_scaled(learner, reward)), bool(terminated), bool(truncated))
+        told = jax.device_get(explain(state, TimeStep(*came)))
         columns["observation"].append(raw)
         columns["action"].append(np.asarray(state.decision.action))
         columns["reward"].append(float(reward))

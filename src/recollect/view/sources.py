@@ -70,7 +70,7 @@ def document(
 
 def of_learner(learner: Learner, seed: int, limit: int, title: str, say: Say = lambda text: None) -> dict[str, Any]:
     """A recording of what a learner has learned by now."""
-    return episodes.record(learner, seed, limit, title, lambda steps: steps % 200 or say(f"step {steps:,}"))
+    return episodes.record(learner, seed, limit, title, functools.partial(_tell, say, title))
 
 
 def of_run(path: Path, env: Any, seed: int, limit: int, say: Say, known: Plays | None = None) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from recollect.view import format as recording
 class Stays:
     """The memory at each step, as ``Agent.explain`` tells it, taken in one by one.
 
-    An arrival is a slot that was empty before, that is now newer than it was, or whose marks changed. So it is told
-    exactly for the reservoir; under a law without marks, the newest observation replaced by one that equals it in every
-    number, a change that nothing can depend on, goes unseen.
+    An arrival is a slot that was empty before, that is now newer than it was, or whose marks changed. What can go
+    unseen is the newest observation giving way to one that equals it in every number, a change that nothing depends on:
+    under the laws without marks, and in a reservoir of one slot.
     """
 
     def __init__(self) -> None:
