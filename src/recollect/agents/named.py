@@ -9,7 +9,7 @@ import numpy as np
 from recollect.agents.base import Agent
 from recollect.agents.convolution import Convolution
 from recollect.agents.episode_memory import EpisodeMemory
-from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.episodic import PRESETS, EpisodicActorCritic
 from recollect.agents.general import GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
 from recollect.agents.optimizers import BoundedRMS
@@ -37,6 +37,7 @@ NAMES: dict[str, tuple[type[Agent], dict[str, Any]]] = {
     "trace-units": (GeneralActorCritic, {"memory": EpisodeMemory("none")}),
     "reservoir": (GeneralActorCritic, {"units": _NO_UNITS}),
     "memoryless": (GeneralActorCritic, {"units": _NO_UNITS, "memory": EpisodeMemory("none")}),
+    "paper": (EpisodicActorCritic, PRESETS["paper"]),
     "episodic": (EpisodicActorCritic, {}),
     "fifo": (EpisodicActorCritic, {"memory": "fifo"}),
     "uniform": (EpisodicActorCritic, {"memory": "uniform"}),
@@ -46,9 +47,9 @@ NAMES: dict[str, tuple[type[Agent], dict[str, Any]]] = {
     "gru-rtrl": (RealTimeActorCritic, {}),
 }
 """general: the default; trace-units and reservoir: with one of its two kinds of memory, memoryless: with neither.
-episodic: the paper's agent; fifo, uniform, none: with another memory. gru: gradients through the last 128 steps, which
-is the whole episode in all but long ones; gru-truncated: through 8; gru-rtrl: carried forward instead of back, through
-the whole episode, however long."""
+paper, episodic: the paper's agent by its presets; fifo, uniform, none: with another memory. gru: gradients through the
+last 128 steps, which is the whole episode in all but long ones; gru-truncated: through 8; gru-rtrl: carried forward
+instead of back, through the whole episode, however long."""
 
 _NOT_SAVED = ("actions",)  # set from the environment
 

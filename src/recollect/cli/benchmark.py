@@ -1,6 +1,7 @@
 """``recollect benchmark``: agents on tasks that ask for memory."""
 
 import argparse
+import math
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_resume, count, multiple, names, seed, setting
@@ -15,47 +16,56 @@ SHOWN = 5
 def _benchmark(args: argparse.Namespace) -> None:
     from recollect.store.provenance import plain
     from recollect.studies import benchmark, plots
-    from recollect.studies.tasks import DEFAULT
+    from recollect.studies.tasks import KINDS
 
-    tasks, agents = args.tasks or DEFAULT, args.agents or ("episodic", "none", "gru")
+    tasks, agents = args.tasks or KINDS, args.agents or ("general",)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     check_out(args)
     if args.search is not None:
         _search(args, tasks, agents, seeds)
         return
-    if args.near or args.best is not None:
-        raise RecollectError(f"{'--near' if args.near else '--best'}: of a search, --search K says how many")
+    if args.best is not None:
+        raise RecollectError("--best: of a search, --search K says how many")
     if args.set:
-        raise RecollectError(
-            "--set: options are fixed for a --search; the benchmark's own are in recollect.studies.tasks"
-        )
+        raise RecollectError("--set: options are fixed for a --search; on the board every agent has one setting")
     if args.out is not None:
         plots.require()  # before the work, not after it
-    units = benchmark.units(tasks, agents, seeds, args.scale, progress=True)
+    units = benchmark.units(tasks, agents, seeds, args.scale, progress=True, jobs=args.jobs)
     options = plain(benchmark.options(tasks, agents))
     found, errors = run_units(args, units, args.jobs, settings=options)
     rows = [row for pair in found.values() for row in pair]
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
     print_table(
-        ["task", "agent", "return", "95% interval", "solved", "median steps", "random", "optimal"],
+        [
+            "task",
+            "agent",
+            "return",
+            "95% interval",
+            "least",
+            "at the mark",
+            "median steps",
+            "random",
+            "best",
+            "PPO-GRU",
+        ],
         [
             [
                 line["task"],
                 line["agent"],
                 f"{line['return']:.3f}",
                 f"{line['interval'][0]:.3f} to {line['interval'][1]:.3f}",
-                f"{line['solved']} of {line['seeds']}",
-                "-" if line["median_steps"] == float("inf") else f"{line['median_steps']:,}",
+                f"{line['least']:.3f}",
+                "-" if math.isnan(line["mark"]) else f"{line['solved']} of {line['seeds']}",
+                "-" if line["median_steps"] == math.inf else f"{line['median_steps']:,}",
                 f"{line['random']:.2f}",
-                f"{line['optimal']:.2f}",
+                f"{line['best']:.2f}",
+                "" if math.isnan(line["published"]) else f"{line['published']:.2f}",
             ]
             for line in lines
         ],
     )
     for agent, found in together.items():
-        print(
-            f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to optimal, all tasks"
-        )
+        print(f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to best, all tasks")
     if args.out is not None:
         if rows:
             print(f"picture: {plots.draw_benchmark(args.out.with_suffix('.png'), rows)}")
@@ -70,7 +80,7 @@ def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str,
     from recollect.studies import benchmark
 
     fixed = dict(args.set)
-    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.near, args.best)
+    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.best)
     options = plain(benchmark.options(tasks, agents))
     found, errors = run_units(args, units, args.jobs, settings=options)
     rows = benchmark.ranked(list(found.values()))
@@ -100,9 +110,9 @@ def register(commands: Commands) -> None:
     """Add ``benchmark``."""
     compare = commands.add_parser("benchmark", help="agents on tasks that ask for memory")
     suites = compare.add_subparsers(metavar="SUITE", required=True)
-    suite = suites.add_parser("memory", help="bsuite, popgym, MiniGrid, secret informant, T-maze")
-    suite.add_argument("--tasks", type=names, help="comma-separated (default: a dozen of them)")
-    suite.add_argument("--agents", type=names, help="comma-separated (default: episodic,none,gru)")
+    suite = suites.add_parser("memory", help="the board: bsuite, popgym, MiniGrid, control and our own tasks")
+    suite.add_argument("--tasks", type=names, help="comma-separated (default: one of each kind)")
+    suite.add_argument("--agents", type=names, help="comma-separated (default: general)")
     suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
     suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
@@ -115,11 +125,7 @@ def register(commands: Commands) -> None:
         metavar="K",
         help="tune instead: K random settings a task and agent, the same ones every time, the best first",
     )
-    where = suite.add_mutually_exclusive_group()
-    where.add_argument(
-        "--near", action="store_true", help="search among small changes of each task's own settings, itself the first"
-    )
-    where.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
+    suite.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
     suite.add_argument(
         "--set",
         type=setting,

@@ -13,6 +13,7 @@ LEARNERS = (
     "trace-units",
     "reservoir",
     "memoryless",
+    "paper",
     "episodic",
     "fifo",
     "uniform",

@@ -24,7 +24,7 @@ __all__ = ["FORWARD", "Environment", "Instance", "SecretInformant", "TMaze", "Ti
 
 
 def register() -> None:
-    """Make ``recollect/SecretInformant-v0`` and ``recollect/TMaze-v0`` known to ``gymnasium.make``; twice is once.
+    """Make ``recollect/SecretInformant-v0``, ``TMaze-v0`` and ``NoisyRecall-v0`` known to ``gymnasium.make``.
 
     Episodes have no time limit, as in the paper; ``gymnasium.make(..., max_episode_steps=n)`` sets one.
     """
@@ -38,6 +38,11 @@ def register() -> None:
             reward_threshold=0.95,
         )
         gymnasium_register(id="recollect/TMaze-v0", entry_point="recollect.envs.t_maze:TMazeEnv", reward_threshold=0.95)
+        gymnasium_register(
+            id="recollect/NoisyRecall-v0",
+            entry_point="recollect.envs.noisy_recall:NoisyRecallEnv",
+            reward_threshold=0.95,
+        )
 
 
 def __getattr__(name: str):

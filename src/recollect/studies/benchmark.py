@@ -17,7 +17,7 @@ from recollect.errors import RecollectError
 from recollect.store.interrupts import Interrupted
 from recollect.studies import ranges
 from recollect.studies.statistics import interquartile_mean, stratified_bootstrap
-from recollect.studies.tasks import AGENTS, TASKS, Task
+from recollect.studies.tasks import AGENTS, NORMALIZED, TASKS, Task
 from recollect.training.online import Learner
 
 BLOCKS = 50
@@ -26,13 +26,20 @@ ROWS = 20
 """Parts of a block: a stretch as long as a block, to tell how soon, may begin at any of them."""
 LAST_SEED = 2**31 - 2
 
-_ANY_HORIZON = {"discount": ranges.Range(0.0, 0.9999, "gap")}
 RANGES = {
-    agent: {**(ranges.GRU if agent.startswith("gru") else ranges.MEMORY), **_ANY_HORIZON}
-    for agent in AGENTS
-    if agent != "oracle"
+    "general": {
+        "critic_optimizer.rate": ranges.Range(0.0001, 0.01, "log"),
+        "actor_optimizer.rate": ranges.Range(0.0001, 0.01, "log"),
+        "write_optimizer.rate": ranges.Range(0.0001, 0.01, "log"),
+        "trace_decay": ranges.Range(0.0, 0.9, "linear"),
+        "surprise": ranges.Range(0.01, 1.0, "log"),
+    },
+    "gru": ranges.GRU,
+    "gru-rtrl": ranges.GRU,
+    "paper": ranges.MEMORY,
+    "episodic": ranges.MEMORY,
 }
-"""What a search draws from: as elsewhere, but for horizons, which are short in tasks that reward each step."""
+"""What a search draws from, for each agent that can be tuned."""
 
 
 def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
@@ -47,40 +54,38 @@ def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
                 raise RecollectError(f"no {kind} {name!r}; there are {', '.join(known)}")
 
 
-def options(tasks: Sequence[str], agents: Sequence[str]) -> dict[str, dict[str, Any]]:
+def options(tasks: Sequence[str], agents: Sequence[str]) -> dict[str, Any]:
     """All that ``recollect.studies.tasks`` says of these tasks and agents, and that their results depend on."""
     return {
-        name: {
-            "env": task.env,
-            "env_options": dict(task.options),
-            "steps": task.steps,
-            "normalize_observations": task.normalize_observations,
-            "normalize_rewards": task.normalize_rewards,
-            "agents": {agent: task.agent_options(agent) for agent in agents},
-        }
-        for name, task in ((name, TASKS[name]) for name in tasks)
+        "tasks": {
+            name: {"env": TASKS[name].env, "env_options": dict(TASKS[name].options), "steps": TASKS[name].steps}
+            for name in tasks
+        },
+        "agents": {agent: {**AGENTS[agent], "normalized": agent in NORMALIZED} for agent in agents},
     }
 
 
 def units(
-    tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float = 1.0, progress: bool = False
+    tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float = 1.0, progress: bool = False, jobs: int = 1
 ) -> dict[str, Callable[[], list[dict[str, Any]]]]:
-    """One piece of work a task and agent, by name, each giving a row a seed; what is wrong is said here.
+    """Pieces of work by name, each giving a row per seed; what is wrong is said here.
 
     Args:
         tasks: by name.
-        agents: by name; the oracle where the task offers one.
-        seeds: of each pair; they are played side by side.
+        agents: by name.
+        seeds: of each pair.
         scale: factor on every task's number of steps.
-        progress: say on stderr how far each pair is.
+        progress: say on stderr how far each piece is.
+        jobs: how many run at once: a pair's seeds are one piece, or so many that all of them have work.
     """
     check(tasks, agents, seeds)
-    return {
-        f"{task} {agent}": functools.partial(pair, task, agent, seeds, scale, progress=progress)
-        for task in tasks
-        for agent in agents
-        if agent != "oracle" or TASKS[task].oracle is not None
-    }
+    parts = min(len(seeds), max(1, math.ceil(jobs / (len(tasks) * len(agents)))))
+    found = {}
+    for task, agent, part in itertools.product(tasks, agents, range(parts)):
+        own = seeds[part * len(seeds) // parts : (part + 1) * len(seeds) // parts]
+        name = f"{task} {agent}" + (f" {own[0]}-{own[-1]}" if parts > 1 else "")
+        found[name] = functools.partial(pair, task, agent, own, scale, progress=progress)
+    return found
 
 
 def search_units(
@@ -90,25 +95,22 @@ def search_units(
     scale: float,
     count: int,
     fixed: dict[str, Any],
-    near: bool = False,
     best: str | None = None,
 ) -> dict[str, Callable[[], dict[str, Any]]]:
-    """One piece of work a task, agent and setting, each giving a row; ``fixed`` holds for all of them.
+    """One piece of work per task, agent and setting, each giving a row; ``fixed`` holds for all of them.
 
-    ``near``: the settings are the task's own and small changes of it, not any in ``RANGES``; ``best``: those that did
-    best in the report of another search.
+    ``best``: the settings are those that did best in the report of another search.
     """
     check(tasks, agents, seeds)
-    if "oracle" in agents:
-        raise RecollectError("the oracle is not tuned: it is the agent without memory, where none is needed")
     found = {}
     for task, agent in itertools.product(tasks, agents):
-        own = named.make(agent, **TASKS[task].agent_options(agent) | fixed)
-        within = RANGES[agent]
+        if agent not in RANGES:
+            raise RecollectError(f"{agent} has nothing to tune; a search takes {', '.join(RANGES)}")
+        named.make(agent, **AGENTS[agent] | fixed)
         if best is not None:
-            settings = ranges.best(Path(best), within, count, fixed, task=task, agent=agent)
+            settings = ranges.best(Path(best), RANGES[agent], count, fixed, task=task, agent=agent)
         else:
-            settings = ranges.draw_near(within, vars(own), count, fixed) if near else ranges.draw(within, count, fixed)
+            settings = ranges.draw(RANGES[agent], count, fixed)
         for k, drawn in enumerate(settings):
             found[f"{task} {agent} {k}"] = functools.partial(_try, task, agent, seeds, scale, fixed, drawn)
     return found
@@ -146,17 +148,15 @@ def pair(
     """One agent on one task: a row a seed."""
     task = TASKS[name]
     steps = max(BLOCKS * ROWS, int(task.steps * scale)) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
-    options = dict((task.oracle if agent == "oracle" else None) or task.options)
-    made = named.make("none" if agent == "oracle" else agent, **task.agent_options(agent) | dict(changes))
     learner = Learner(
-        made,
+        named.make(agent, **AGENTS[agent] | dict(changes)),
         task.env,
         seed=seeds[0],
         copies=len(seeds),
         learners="each",
-        env_options=options,
-        normalize_observations=task.normalize_observations,
-        normalize_rewards=task.normalize_rewards,
+        env_options=dict(task.options),
+        normalize_observations=agent in NORMALIZED,
+        normalize_rewards=agent in NORMALIZED,
         check=False,
     )
     curves: dict[int, list[dict[str, Any]]] = {}
@@ -185,7 +185,7 @@ def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]
     last = curve[-5:][~np.isnan(curve[-5:])]
     final = float(last.mean()) if len(last) else math.nan
     weighted = float(totals.sum() / episodes.sum()) if episodes.sum() else math.nan
-    good = first_good(totals, episodes, task.solved if task.mark is None else task.mark)
+    good = first_good(totals, episodes, task.mark)
     return {
         "task": name,
         "agent": agent,
@@ -195,7 +195,7 @@ def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]
         "final": final,
         "whole": weighted,
         "steps_to_solve": None if good is None else int([0, *(row["steps"] for row in rows)][good]),
-        "solved": bool(_measure(task, weighted, final) >= task.solved),
+        "solved": bool(final >= task.mark),
         "seconds": round(seconds, 2),
         "curve": [None if math.isnan(x) else round(x, 4) for x in curve.tolist()],
     }
@@ -218,11 +218,6 @@ def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | N
     return int(good[0]) if len(good) else None
 
 
-def _measure(task: Task, whole: float, final: float) -> float:
-    """The score of bsuite looks at all episodes of training, everything else at the last tenth."""
-    return whole if task.env.startswith("bsuite/") else final
-
-
 def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One line a task and agent: interquartile mean of the final return with its interval, and how many solved it."""
     lines = []
@@ -241,19 +236,19 @@ def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "interval": [low, high],
                 "solved": sum(row["solved"] for row in own),
                 "median_steps": needed[len(needed) // 2],
+                "least": float(known.min()) if len(known) else math.nan,
                 "random": TASKS[task].low,
-                "optimal": TASKS[task].optimal,
-                "options": TASKS[task].agent_options(agent),
-                "normalize_observations": TASKS[task].normalize_observations,
-                "normalize_rewards": TASKS[task].normalize_rewards,
+                "best": TASKS[task].best,
+                "mark": TASKS[task].mark,
+                "published": TASKS[task].published,
             }
         )
     return lines
 
 
 def over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """For each agent, over the tasks that all agents ran: returns between random (0) and optimal (1), aggregated."""
-    agents = dict.fromkeys(row["agent"] for row in rows if row["agent"] != "oracle")
+    """For each agent, over the tasks that all agents ran: returns between random (0) and best (1), aggregated."""
+    agents = dict.fromkeys(row["agent"] for row in rows)
     shared = [
         t for t in dict.fromkeys(r["task"] for r in rows) if {r["agent"] for r in rows if r["task"] == t} >= set(agents)
     ]
@@ -264,7 +259,7 @@ def over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
             task, own = TASKS[name], [r["final"] for r in rows if (r["task"], r["agent"]) == (name, agent)]
             known = np.array([x for x in own if x is not None and not math.isnan(x)])
             if len(known):
-                strata.append((known - task.low) / (task.optimal - task.low))
+                strata.append((known - task.low) / (task.best - task.low))
         if strata:
             low, high = stratified_bootstrap(strata)
             found[agent] = {"mean": interquartile_mean(np.concatenate(strata)), "low": low, "high": high}

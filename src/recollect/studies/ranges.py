@@ -1,7 +1,6 @@
 """Settings drawn at random, for searches: what each option of an agent is drawn from."""
 
 import json
-import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -28,14 +27,6 @@ class Range(NamedTuple):
         else:
             found = np.round(1 - (1 - self.low) * ((1 - self.high) / (1 - self.low)) ** share, 12)
         return np.array([float(f"{x:.6g}") for x in found])
-
-    def share(self, number: float) -> float:
-        """Of the way from low to high: where ``at`` gives that number; below 0 or above 1 for one outside."""
-        if self.scale == "linear":
-            return (number - self.low) / (self.high - self.low)
-        if self.scale == "log":
-            return math.log(number / self.low) / math.log(self.high / self.low)
-        return math.log((1 - number) / (1 - self.low)) / math.log((1 - self.high) / (1 - self.low))
 
 
 MEMORY = {
@@ -73,28 +64,6 @@ def draw(ranges: Mapping[str, Range], count: int, fixed: Collection[str] = ()) -
     shares = np.random.default_rng(0).random((count, len(ranges)))
     columns = [within.at(share) for within, share in zip(ranges.values(), shares.T, strict=True)]
     return [dict(zip(ranges, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
-
-
-def draw_near(
-    ranges: Mapping[str, Range], center: Mapping[str, float], count: int, fixed: Collection[str] = ()
-) -> list[dict[str, float]]:
-    """The centre and small changes of it, so many in all; the first of many are those of few.
-
-    Each changes about half of the options, by some hundredths to some tenths of the way through their range, and none
-    beyond its end, or beyond the centre's own value where that lies outside.
-    """
-    ranges = {option: within for option, within in ranges.items() if option not in fixed}
-    own = {option: float(center[option]) for option in ranges}
-    at = np.array([within.share(own[option]) for option, within in ranges.items()])
-    found, source = [own], np.random.default_rng(1)
-    while len(found) < count:
-        size = 0.03 * 10 ** source.random()
-        changed = source.random(len(at)) < 0.5
-        shares = np.clip(at + size * source.standard_normal(len(at)), np.minimum(at, 0), np.maximum(at, 1))
-        if changed.any():
-            moved = {o: float(r.at(shares[k : k + 1])[0]) for k, (o, r) in enumerate(ranges.items()) if changed[k]}
-            found.append(own | moved)
-    return found[:count]
 
 
 def best(
