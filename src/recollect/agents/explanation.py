@@ -53,8 +53,6 @@ def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
 
     The credit of stored state i is δ times the quotient w(S_i; θ)/w_i whose gradient the write network follows, bounded
     by ``credit_cap``: with ``estimator="queried"`` the recalled state's alone.
-
-    Paper: Eq. (1), Eq. (9), Eq. (10)
     """
     params, stored, decision = state.params, state.memory, state.decision
     s = agent.see(params, decision.observation)
@@ -99,10 +97,7 @@ def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
 
 
 def of_general(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
-    """For ``GeneralActorCritic``: its value and δ are the means over its horizons, in units of their returns.
-
-    Paper: Eq. (1), Eq. (10)
-    """
+    """For ``GeneralActorCritic``: its value and δ are the means over its horizons, in units of their returns."""
     params, stored, decision = state.params, state.memory, state.decision
     actor, inputs = params.actor, decision.inputs
     features = agent.units.outputs(actor.units, state.units.actor)
