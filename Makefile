@@ -2,17 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo test test-browser viewer lint fuzz clean
+.PHONY: demo check test test-browser viewer lint fuzz docs clean
 
 demo: $(READY)
 	rm -rf demo
 	$(BIN)/recollect reproduce fig4 --preset robust --out demo --seeds 3
 
-test: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+# Before every commit: lint, types and the quick tier, a minute once programs have been compiled.
+check: lint
+	$(PYTEST) -m quick $(PYTEST_ARGS)
+
+# Everything that this machine can run.
+test: lint
+	$(PYTEST) $(PYTEST_ARGS)
 
 # The page in a real browser: Debian's Chromium, driven by Playwright, which needs none of its own.
 test-browser: $(READY)
@@ -33,6 +37,9 @@ lint: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python tests/reliability/fuzz.py --minutes 10
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
 clean:
 	rm -rf .venv demo build dist

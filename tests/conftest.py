@@ -5,6 +5,9 @@ for the next time; what takes no time to compile as well, for there are thousand
 
 XLA writes its kernels with the older of its two code generators for CPUs: programs that are as fast, compiled in half
 the time. ``XLA_FLAGS= make test`` has them compiled as they are for users.
+
+Tiers: a test is in the quick one unless it is marked ``slow``, ``gpu`` or ``browser``; ``make check`` runs that tier,
+``make test`` all that the machine can.
 """
 
 import os
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import jax
 import jaxlib.version
+import pytest
 
 SETTINGS = {
     "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "jax"),
@@ -24,3 +28,12 @@ for name, value in SETTINGS.items():
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 if jaxlib.version.__version_info__[:2] == (0, 10):  # XLA ends the process at a flag that it does not know
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+
+TIERS = ("slow", "gpu", "browser")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses, and after the folders whose own conftest marks them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not any(item.get_closest_marker(tier) for tier in TIERS):
+            item.add_marker(pytest.mark.quick)

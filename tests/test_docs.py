@@ -56,6 +56,7 @@ def python_blocks(page):
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
 
 
+@pytest.mark.slow
 def test_the_tutorial_solves_its_task(tmp_path):
     """Run as the reader would, all of it."""
     (tmp_path / "errand.py").write_text(python_blocks(ROOT / "docs" / "tutorial.md"))
@@ -67,6 +68,17 @@ def test_the_tutorial_solves_its_task(tmp_path):
     assert float(evaluation.split()[1]) > 0.9, evaluation
 
 
+@pytest.mark.slow
+def test_the_readme_prints_what_it_says(tmp_path):
+    """Its first program, and the line below it."""
+    text = (ROOT / "README.md").read_text()
+    program, printed = re.search(r"^```python\n(.*?)^```\n\n    (.+)$", text, re.M | re.S).groups()
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == printed.strip()
+
+
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs", reason="the extra `docs` brings mkdocs")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]

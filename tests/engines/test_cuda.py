@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from recollect import EpisodicActorCritic, SecretInformant
-from recollect.training import batch
+from recollect.engines import loop
 
 if jax.default_backend() != "gpu" or importlib.util.find_spec("cupy") is None:
     pytest.skip("no GPU with CuPy here", allow_module_level=True)
+
+pytestmark = pytest.mark.gpu
 
 CASES = [
     ({}, {}),
@@ -29,12 +31,12 @@ CASES = [
 def test_the_kernel_follows_the_definition(case):
     options, world = CASES[case]
     env = SecretInformant(**{"length": 10, "decisions": 2, **world})
-    agents = batch._broadcast(EpisodicActorCritic(**options), 48)
+    agents = loop.broadcast(EpisodicActorCritic(**options), 48)
     limits = (1000, 100, 10**9, 10**9)
-    runs = batch._start(agents, env, jnp.arange(48, dtype=jnp.uint32), 10)
+    runs = loop.start(agents, env, jnp.arange(48, dtype=jnp.uint32), 10)
     copy = jax.tree.map(jnp.copy, runs)
-    found, records = batch.advance("cuda", agents, env, runs, limits, 1)
-    expected, expected_records = batch.advance("jax", agents, env, copy, limits, 1)
+    found, records = loop.advance("cuda", agents, env, runs, limits, 1)
+    expected, expected_records = loop.advance("jax", agents, env, copy, limits, 1)
     for name in ("steps", "episode", "length", "faults", "sums", "env"):
         jax.tree.map(np.testing.assert_array_equal, getattr(found, name), getattr(expected, name))
     for name in ("items", "ranks", "seen"):

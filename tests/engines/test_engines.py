@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from recollect.agents.episodic import EpisodicActorCritic
-from recollect.engines import cpu, packing
+from recollect.engines import cpu, loop, packing
 from recollect.envs.secret_informant import SecretInformant
-from recollect.training import batch
 
 STEPS = 150
 LIMITS = (10**6, 3, 40, 10**6)
@@ -56,7 +55,7 @@ def drawn_agents(options, runs, seed):
     fields = {**changes, **options}
     values = {name: fields[name] for name in changes}
     leaves = {name: jnp.broadcast_to(jnp.asarray(value, jnp.float32), runs) for name, value in values.items()}
-    agents = batch._broadcast(agent, runs)
+    agents = loop.broadcast(agent, runs)
     for name, value in leaves.items():
         object.__setattr__(agents, name, value)
     return agent, agents
@@ -66,13 +65,13 @@ def runs_of(case):
     """Five runs of a configuration before their first step."""
     options, world = CONFIGURATIONS[case]
     env, (agent, agents) = SecretInformant(**world), drawn_agents(options, 5, case)
-    return env, agent, agents, batch._start(agents, env, jnp.arange(5, dtype=jnp.uint32) + 100 * case, 4)
+    return env, agent, agents, loop.start(agents, env, jnp.arange(5, dtype=jnp.uint32) + 100 * case, 4)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "steps"))
 def defined(agents, env, runs, limits, steps):
     def one(agent, run):
-        return jax.lax.scan(lambda r, _: (batch.step_run(agent, env, r, *limits), None), run, length=steps)[0]
+        return jax.lax.scan(lambda r, _: (loop.step_run(agent, env, r, *limits), None), run, length=steps)[0]
 
     return jax.vmap(one)(agents, runs)
 
@@ -114,7 +113,7 @@ def test_bits_do_not_depend_on_width_threads_or_company():
     options, world = CONFIGURATIONS[0]
     env = SecretInformant(**world)
     agent, agents = drawn_agents(options, 19, 0)
-    start = batch._start(agents, env, jnp.arange(19, dtype=jnp.uint32), 4)
+    start = loop.start(agents, env, jnp.arange(19, dtype=jnp.uint32), 4)
     one = advanced(agent, agents, env, start, width=1, threads=1)
     for threads in (1, 2):
         for a, b in zip(one, advanced(agent, agents, env, start, width=16, threads=threads), strict=True):

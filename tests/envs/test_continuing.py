@@ -8,7 +8,7 @@ from recollect import prng
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.envs.continuing import Continuing
 from recollect.envs.secret_informant import FORWARD, SecretInformant
-from recollect.training.batch import live
+from recollect.training.endless import live
 
 BASE = SecretInformant(length=2)
 ENV = Continuing(BASE)

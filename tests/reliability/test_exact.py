@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from recollect import EpisodicActorCritic, FileError, RecurrentActorCritic, SecretInformant, prng
+from recollect.engines import loop
 from recollect.envs.base import TimeStep
 from recollect.store import checkpoints, trees
-from recollect.training import batch, batch_recurrent
+from recollect.training import baseline_group, batch
 from recollect.training.batch import train_iter
 
 ENV = SecretInformant(length=2, actions=2)
@@ -55,18 +56,18 @@ def test_the_compiled_loop(tmp_path, agent):
         rest = [line for report in reports for line in report.new_bins]
         assert repr(rest) == repr([line for lines in bins[k + 1 :] for line in lines])
     # From the last snapshot nothing is compiled or stepped, whatever a call would do: the result is there at once.
-    sizes = batch._advance._cache_size()
+    sizes = loop.advance_in_jax._cache_size()
     (result,) = run(agent, state, records_per_call=7)
-    assert parts(result) == whole and batch._advance._cache_size() == sizes
+    assert parts(result) == whole and loop.advance_in_jax._cache_size() == sizes
 
 
 def test_the_compiled_baseline(tmp_path, monkeypatch):
     agent, env = RecurrentActorCritic(width=5), SecretInformant(3, 1)
-    monkeypatch.setattr(batch_recurrent, "FIRST_STEPS", 97)  # several reports, in the middle of episodes
-    monkeypatch.setattr(batch_recurrent, "SECONDS", 1e-4)
+    monkeypatch.setattr(baseline_group, "FIRST_STEPS", 97)  # several reports, in the middle of episodes
+    monkeypatch.setattr(baseline_group, "SECONDS", 1e-4)
 
     def begin(state=None):
-        return batch_recurrent.train_iter(agent, env, 200, (4, 7), max_steps=10**9, bins=4, state=state)
+        return batch.train_iter(agent, env, 200, (4, 7), max_steps=10**9, bins=4, state=state)
 
     *reports, whole = begin()
     assert len(reports) > 3
@@ -77,7 +78,7 @@ def test_the_compiled_baseline(tmp_path, monkeypatch):
             report = next(going)
             before += report.new_bins
         checkpoints.save(tmp_path, report.snapshot(), {})
-        state = checkpoints.load(tmp_path, like=trees.shapes(batch_recurrent.state_like(agent, env, 2, 4))).arrays
+        state = checkpoints.load(tmp_path, like=trees.shapes(batch.state_like(agent, env, 2, 4))).arrays
         *reports, result = begin(state)
         assert parts(result) == parts(whole)
         after = [line for report in reports for line in report.new_bins]
@@ -94,7 +95,7 @@ def test_the_compiled_baseline(tmp_path, monkeypatch):
             r"observation: expected float32\[2, 8\], got float32\[2, 7\]",
         ),
         ("episodic", SecretInformant(length=3, actions=2), {}, r"chain: expected int32\[2, 3\], got int32\[2, 2\]"),
-        ("recurrent", ENV, {}, r"params.gru.update.weight: expected float32\[2, 4, 11\], got nothing"),
+        ("recurrent", ENV, {}, r"theta: expected float32\[2, \d+\], got nothing"),
         ("fifo", ENV, {}, "runs.agent.memory"),
         ("episodic", ENV, {"bins": 10}, r"expected int64\[2, 10\]|expected float\d+\[2, 10"),
     ],
@@ -103,13 +104,13 @@ def test_another_observation_agent_or_task_is_refused_before_compiling(tmp_path,
     """Expected and got, by name; through the file and from the arrays alike."""
     state = blank()
     checkpoints.save(tmp_path, state, {})
-    compiled_before = batch._advance._cache_size(), batch._start_one._cache_size()
+    compiled_before = loop.advance_in_jax._cache_size(), loop.start_one._cache_size()
     bins = options.get("bins", 5)
     with pytest.raises(FileError, match=message):
         checkpoints.load(tmp_path, like=trees.shapes(batch.state_like(AGENTS[agent], env, 2, bins)))
     with pytest.raises(FileError, match=message):
         next(train_iter(AGENTS[agent], env, 200, (3, 1), state=state, **{**OPTIONS, **options}))
-    assert (batch._advance._cache_size(), batch._start_one._cache_size()) == compiled_before
+    assert (loop.advance_in_jax._cache_size(), loop.start_one._cache_size()) == compiled_before
 
 
 def test_another_dtype_is_refused():
@@ -148,13 +149,13 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(agent):
     Eight runs go on for 300 steps after it, all their parameters finite; training stops with step, environment, seed.
     """
     env, seeds, agent = Faulty(2, 1, 2), range(30, 38), AGENTS[agent].replace(learning_rate=10.0)
-    agents = batch._broadcast(agent, 8)
-    runs = batch._start(agents, env, jnp.array(seeds, jnp.uint32), 1)
+    agents = loop.broadcast(agent, 8)
+    runs = loop.start(agents, env, jnp.array(seeds, jnp.uint32), 1)
     pay, see = jnp.array([*FAULTS, 0.0, 0.0, 0.0, 3e38, 0.0]), jnp.array([0.0, 0.0, 0.0, *FAULTS, 0.0, 0.0])
     runs = runs._replace(env=(*runs.env[:2], pay, see))
     start = trees.flatten({**batch.state_like(agent, env, 8, 1), "runs": runs})
     limits = tuple(jnp.int32(x) for x in (10, 10, 2**31 - 1, 2**31 - 1))
-    after, _ = batch._advance(agents, env, runs, limits, records=2)
+    after, _ = loop.advance_in_jax(agents, env, runs, limits, records=2)
     assert after.faults.tolist() == [700] * 6 + [-700, 0] and after.steps.tolist() == [1000] * 8
     kept = trees.flatten((after.agent.params, getattr(after.agent, "optimizer", ())))
     assert all(np.isfinite(array).all() for array in kept.values())

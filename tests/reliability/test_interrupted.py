@@ -522,7 +522,7 @@ def test_a_config_that_is_all_hole_is_refused(stopped, capsys):
 
 
 def test_many_checkpoints_leave_no_handles_and_no_memory(tmp_path):
-    """A hundred seconds' worth of saving in a few: the short version of ``recollect soak``."""
+    """A hundred seconds' worth of saving in a few: the short version of ``recollect lab soak``."""
     from recollect.studies.reliability import open_handles, resident_bytes
 
     plan = reproduce.make_plan("fig4", seeds=2, episodes=2500)
@@ -535,7 +535,9 @@ def test_many_checkpoints_leave_no_handles_and_no_memory(tmp_path):
 
 
 def test_the_soak_says_what_it_saw(tmp_path, capsys):
-    assert cli.main(["soak", "--minutes", "0.1", "--out", str(tmp_path / "soak"), "--checkpoint-every", "0.2"]) in (
+    assert cli.main(
+        ["lab", "soak", "--minutes", "0.1", "--out", str(tmp_path / "soak"), "--checkpoint-every", "0.2"]
+    ) in (
         0,
         1,
     )

@@ -371,7 +371,7 @@ def test_items_of_every_kind():
         ),
         (lambda r: r.extend(iter(range(3)), iter([1.0, 2.0])), "3 items, weights of shape"),
         (lambda r: r.extend(iter(range(70_000)), iter([1.0] * 69_999 + [-1.0])), "item 70049 of the stream"),
-        (lambda r: r.estimate_total([1.0]), "values must have one entry a kept item"),
+        (lambda r: r.estimate_total([1.0]), "values must have one entry per kept item"),
         (lambda r: r.estimate_total([math.nan] * 5), r"values\[0\] is not finite"),
         (lambda r: r.merge(Reservoir(6, seed=1)), "capacities differ: 5 and 6"),
         (lambda r: r.merge(Reservoir(5, seed=0)), "share their seed"),

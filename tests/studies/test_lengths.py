@@ -10,7 +10,7 @@ from recollect import cli
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.cli import studies
+from recollect.cli.lab import lengths as commands
 from recollect.envs import SecretInformant, TMaze
 from recollect.errors import FileError
 from recollect.studies import lengths
@@ -103,8 +103,8 @@ def test_the_tasks():
     (task,) = lengths.tasks(["secret-informant"], [7], ["gru-full"], {}).values()
     assert task.env == SecretInformant(7, decisions=1, actions=3)
     assert task.agent == RecurrentActorCritic(width=5, learning_rate=0.003125, window=4 * 9)
-    assert set(studies.LENGTHS_FAMILIES) == set(lengths.FAMILIES)
-    assert set(studies.LENGTHS_AGENTS) == set(lengths.RANGES) == set(lengths.KINDS)
+    assert set(commands.FAMILIES) == set(lengths.FAMILIES)
+    assert set(commands.AGENTS) == set(lengths.RANGES) == set(lengths.KINDS)
     assert set(lengths.SETTINGS) == set(lengths.FAMILIES)
 
 
@@ -130,7 +130,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert "3 of 3" in capsys.readouterr().out and picture.stat().st_size > 10_000
     assert cli.main([*words, "--resume"]) == 0 and tried == [5, 10] * 2
     again = tmp_path / "again.png"
-    assert cli.main(["lengths", "--draw", str(out), str(out), "--picture", str(again)]) == 0 and again.exists()
+    assert cli.main(["lab", "lengths", "--draw", str(out), str(out), "--picture", str(again)]) == 0 and again.exists()
 
 
 def test_a_search_runs_each_setting_as_if_alone(capsys):
@@ -161,6 +161,6 @@ def test_a_search_runs_each_setting_as_if_alone(capsys):
     ],
 )
 def test_wrong_input_is_refused_before_the_work(arguments, message, capsys):
-    assert cli.main(["lengths", *arguments.split()]) == 1
+    assert cli.main(["lab", "lengths", *arguments.split()]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

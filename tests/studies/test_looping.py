@@ -127,10 +127,10 @@ def test_counts_of_a_short_run():
 
 
 def test_the_command(tmp_path, capsys):
-    arguments = ["looping", "--seeds", "2", "--steps", "400", "--picture", str(tmp_path / "l.png")]
+    arguments = ["lab", "looping", "--seeds", "2", "--steps", "400", "--picture", str(tmp_path / "l.png")]
     assert cli.main([*arguments, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report["interventions"]) == set(looping.INTERVENTIONS) and report["command"]
     assert (tmp_path / "l.png").stat().st_size > 10_000
-    assert cli.main(["looping", "--seeds", "1", "--steps", "401"]) == 1
+    assert cli.main(["lab", "looping", "--seeds", "1", "--steps", "401"]) == 1
     assert "multiple of 40" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from recollect.studies.reliability import Sample, judge
 
 
 def test_an_endless_episode_stays_flat():
-    """40,000 steps of one episode; ``recollect bench endless`` is the same for ten million."""
+    """40,000 steps of one episode; ``recollect lab endless`` is the same for ten million."""
     rows = reliability.endless(40_000, parts=5, memory_size=3)
     assert len(rows) >= 4 and rows[-1]["steps"] == 40_000
     memory = [row["resident_mib"] for row in rows]
@@ -20,7 +20,7 @@ def test_an_endless_episode_stays_flat():
 
 
 def test_a_checkpoint_costs_less_than_2_percent():
-    """At the default of 60 s, snapshot and save in full; ``recollect bench checkpoints`` prints the figures."""
+    """At the default of 60 s, snapshot and save in full; ``recollect lab checkpoints`` prints the figures."""
     found = reliability.checkpoint_cost(seconds=1.0, saves=5)
     assert found["share_every_60_s"] < 0.02 and found["bytes"] < 200_000
 

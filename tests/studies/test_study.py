@@ -8,7 +8,8 @@ import pytest
 
 from recollect import EpisodicActorCritic, cli
 from recollect.agents.episodic import PRESETS
-from recollect.cli import studies
+from recollect.cli.lab import experiments
+from recollect.cli.lab import study as command
 from recollect.studies import atlas, study
 from recollect.studies.paper import FIGURES, HARDER
 
@@ -54,7 +55,7 @@ def test_the_agents_of_a_study():
         assert study.episodic(name, experiment) == robust.replace(memory=name)
     assert study.episodic("oracle", experiment) == robust.replace(oracle_bit=experiment.env.informative_bit)
     assert study.episodic("paper", experiment, hidden=4).learning_rate == 0.005
-    assert set(studies.AGENTS) == set(study.AGENTS) and set(studies.HARDER) == set(HARDER)
+    assert set(command.AGENTS) == set(study.AGENTS) and set(experiments.HARDER) == set(HARDER)
 
 
 def test_the_task_without_the_bit():
@@ -88,7 +89,7 @@ def test_study_and_atlas_from_the_command_line(tmp_path, capsys):
     cli.main(f"atlas --figures fig3 --seeds 1 --episodes 20 --parts numbers --out {out}".split())
     rows = json.loads(out.read_text())["rows"]
     assert len(rows) == len(atlas.number_choices()) + len(atlas.ladder())
-    cli.main(["atlas", "--draw", str(out)])
+    cli.main(["lab", "atlas", "--draw", str(out)])
     assert (tmp_path / "a.png").stat().st_size > 10_000
 
 
@@ -101,5 +102,5 @@ def test_wrong_input(capsys):
         with pytest.raises(SystemExit):
             cli.main(arguments.split())
         assert message in capsys.readouterr().err
-    assert cli.main(["study", "--figures", "fig3", "--episodes", "1500"]) != 0
+    assert cli.main(["lab", "study", "--figures", "fig3", "--episodes", "1500"]) != 0
     assert "must be a multiple of 1000" in capsys.readouterr().err

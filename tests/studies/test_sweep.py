@@ -79,7 +79,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(tune, "try_width", attempt)
     broken, out = True, tmp_path / "tune.json"
-    words = ["tune", "1", "--widths", "2,3,4", "--rates", "4", "--out", str(out)]
+    words = ["lab", "tune", "1", "--widths", "2,3,4", "--rates", "4", "--out", str(out)]
     assert cli.main(words) == 1
     assert "failed: width 3: RuntimeError: no luck; --resume tries again" in capsys.readouterr().err
     report = json.loads(out.read_text())

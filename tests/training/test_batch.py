@@ -8,10 +8,12 @@ import pytest
 from recollect import prng
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.engines import loop
+from recollect.engines.loop import start_run, step_run
 from recollect.envs.secret_informant import SecretInformant
 from recollect.errors import RecollectError
-from recollect.training import batch
-from recollect.training.batch import default_bins, start_run, step_run, train, train_iter
+from recollect.training.batch import train, train_iter
+from recollect.training.bins import default_bins
 
 ENV = SecretInformant(length=2, actions=2)
 AGENT = EpisodicActorCritic(memory_size=2, hidden=4)
@@ -85,20 +87,20 @@ def test_hyperparameters_may_differ_from_run_to_run(base):
 
 def test_compiles_once(base):
     """Other seeds, lengths of training, caps and hyperparameters are the same program."""
-    compiled = batch._advance._cache_size(), batch._start_one._cache_size()
+    compiled = loop.advance_in_jax._cache_size(), loop.start_one._cache_size()
     run(seeds=(5, 6, 7), episodes=10, max_episode_length=7, agent=AGENT.replace(discount=0.5, temperature_start=0.7))
-    assert (batch._advance._cache_size(), batch._start_one._cache_size()) == compiled
+    assert (loop.advance_in_jax._cache_size(), loop.start_one._cache_size()) == compiled
 
 
 def test_any_number_of_runs_starts_alike(monkeypatch):
     """A few by one program whatever their number, many by one of their own: the same runs."""
-    agents = batch._broadcast(AGENT, 4)
-    runs = batch._start(agents, ENV, jnp.arange(4, dtype=jnp.uint32), 10)
-    compiled = batch._start_one._cache_size()
-    two = batch._start(batch._broadcast(AGENT, 2), ENV, jnp.arange(2, dtype=jnp.uint32), 5)
-    assert batch._start_one._cache_size() == compiled and two.sums.shape == (2, 5, 3)
-    monkeypatch.setattr(batch, "ONE_BY_ONE", 3)
-    together = batch._start(agents, ENV, jnp.arange(4, dtype=jnp.uint32), 10)
+    agents = loop.broadcast(AGENT, 4)
+    runs = loop.start(agents, ENV, jnp.arange(4, dtype=jnp.uint32), 10)
+    compiled = loop.start_one._cache_size()
+    two = loop.start(loop.broadcast(AGENT, 2), ENV, jnp.arange(2, dtype=jnp.uint32), 5)
+    assert loop.start_one._cache_size() == compiled and two.sums.shape == (2, 5, 3)
+    monkeypatch.setattr(loop, "ONE_BY_ONE", 3)
+    together = loop.start(agents, ENV, jnp.arange(4, dtype=jnp.uint32), 10)
     found, expected = (jax.tree.leaves(x._replace(key=jax.random.key_data(x.key))) for x in (runs, together))
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -154,13 +156,13 @@ def test_episodes_are_cut_at_their_cap():
 
 
 def test_finished_runs_do_not_change_any_more():
-    agents = batch._broadcast(AGENT, 3)
+    agents = loop.broadcast(AGENT, 3)
     limits = jnp.int32(20), jnp.int32(2), jnp.int32(2**31 - 1), jnp.int32(2**31 - 1)
-    runs = batch._start(agents, ENV, jnp.array(SEEDS, jnp.uint32), 10)
-    runs, _ = batch._advance(agents, ENV, runs, limits, records=1)
+    runs = loop.start(agents, ENV, jnp.array(SEEDS, jnp.uint32), 10)
+    runs, _ = loop.advance_in_jax(agents, ENV, runs, limits, records=1)
     kept = jax.tree.map(np.array, (runs.agent.params, runs.sums, runs.steps, runs.episode))
     assert (kept[3] == 20).all() and (kept[2] < 500).all()
-    runs, _ = batch._advance(agents, ENV, runs, limits, records=1)
+    runs, _ = loop.advance_in_jax(agents, ENV, runs, limits, records=1)
     for before, after in zip(
         jax.tree.leaves(kept),
         jax.tree.leaves((runs.agent.params, runs.sums, runs.steps, runs.episode)),
@@ -175,10 +177,10 @@ def test_finished_runs_do_not_change_any_more():
 def test_the_loop_is_the_agents_own_steps():
     """``init``, ``begin`` and ``learn`` in a Python loop, with the loop's keys: the same 500 steps."""
     seed, cap = 1, 9
-    agents = batch._broadcast(AGENT, 3)
-    runs = batch._start(agents, ENV, jnp.array(SEEDS, jnp.uint32), 10)
+    agents = loop.broadcast(AGENT, 3)
+    runs = loop.start(agents, ENV, jnp.array(SEEDS, jnp.uint32), 10)
     limits = jnp.int32(1000), jnp.int32(100), jnp.int32(cap), jnp.int32(2**31 - 1)
-    runs, _ = batch._advance(agents, ENV, runs, limits, records=1)
+    runs, _ = loop.advance_in_jax(agents, ENV, runs, limits, records=1)
 
     init, begin, learn = jax.jit(AGENT.init, static_argnums=(1, 2)), jax.jit(AGENT.begin), jax.jit(AGENT.learn)
     reset, step = jax.jit(ENV.reset), jax.jit(ENV.step)
@@ -187,7 +189,7 @@ def test_the_loop_is_the_agents_own_steps():
     env_state, observation = reset(key_reset)
     state, action = begin(init(key_agent, ENV.observation_size, ENV.num_actions), observation, key_begin)
     length = episodes = cut = 0
-    for t in range(batch.RECORD):
+    for t in range(loop.RECORD):
         _, key_reset, key_learn, key_begin = keys_of_step(key_loop, t)
         env_state, timestep = step(env_state, action)
         length += 1
@@ -233,7 +235,7 @@ def test_what_the_loop_carries_does_not_grow(agent):
         ({"max_episode_length": -5}, "max_episode_length must be at least 1, got -5"),
         (
             {"agent": AGENT.replace(learning_rate=np.array([0.1, 0.2]))},
-            r"must be one number or one a run \(3\), got shape \(2,\)",
+            r"must be one number or one per run \(3\), got shape \(2,\)",
         ),
     ],
 )

@@ -34,7 +34,7 @@ AGENTS = {
 }
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", ["reservoir", *(pytest.param(k, marks=pytest.mark.slow) for k in list(AGENTS)[1:])])
 def test_stays_are_what_the_memory_held(monkeypatch, name):
     agent = EpisodicActorCritic(**{"memory_size": 3, **AGENTS[name]})
     _, _, episode, held = recorded(agent, monkeypatch)

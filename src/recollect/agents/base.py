@@ -65,7 +65,7 @@ class Agent(abc.ABC):
         """Learn from what came of the last action; with ``active`` false the parameters stay as they are."""
 
     def watch(self, state: Any, timestep: TimeStep, key: Array) -> Any:
-        """Take in what came of the last action without learning from it: the memory goes on, the parameters stay."""
+        """Take in what came of the last action without learning from it: the memory continues, the parameters stay."""
         return self.learn(state, timestep, key, active=False)
 
     def update(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> tuple[Any, Array]:
@@ -118,22 +118,42 @@ def register(cls: type) -> type:
     return cls
 
 
-def differs_only_in(agent: Agent, options: Collection[str], choices: Mapping[str, Collection[Any]]) -> bool:
-    """Whether an agent is its class's default but for ``options``, in any value, and ``choices``, in those named.
+def unknown_options(agent: Agent, options: Collection[str], choices: Mapping[str, Collection[Any]]) -> list[str]:
+    """What of an agent differs from its class's default, but for ``options``, in any value, and the named ``choices``.
 
-    What stands in for an agent says so which of its options it knows: one that is added to the class later is not among
-    them, and makes it decline. Of values that differ from run to run, each must fit.
+    An engine that is written for an agent says with these which options it knows. One that is added to the class later
+    is not among them, and the engine declines it. Of values that differ from run to run, each must fit.
     """
+
+    def known(field: dataclasses.Field) -> Collection[Any]:
+        return choices.get(field.name, (field.default,))
 
     def fits(field: dataclasses.Field) -> bool:
         value = getattr(agent, field.name)
-        return bool(np.all(np.any([np.asarray(value == x) for x in choices.get(field.name, (field.default,))], axis=0)))
+        return bool(np.all(np.any([np.asarray(value == x) for x in known(field)], axis=0)))
 
-    return all(field.name in options or fits(field) for field in dataclasses.fields(agent))  # type: ignore[arg-type]
+    return [
+        f"{field.name}={getattr(agent, field.name)!r} (known: {', '.join(map(repr, known(field)))})"
+        for field in dataclasses.fields(agent)  # type: ignore[arg-type]
+        if field.name not in options and not fits(field)
+    ]
+
+
+def why_unknown(
+    agent: Agent, cls: type, options: Collection[str], choices: Mapping[str, Collection[Any]]
+) -> str | None:
+    """Why an engine that is written for ``cls`` cannot run this agent, or None if it can.
+
+    A subclass is refused: it may do anything.
+    """
+    if type(agent) is not cls:
+        return f"it is written for {cls.__name__}, not for {type(agent).__name__}"
+    found = unknown_options(agent, options, choices)
+    return f"it does not know {', '.join(found)}" if found else None
 
 
 def check_number(name: str, value: Any, low: float, high: float, low_open: bool = False) -> None:
-    """Refuse a hyperparameter outside its range, be it a number or one a run; what JAX traces is let through."""
+    """Refuse a hyperparameter outside its range, be it a number or one per run; what JAX traces is let through."""
     if isinstance(value, str):
         raise ValueError(f"{name}={value!r} must be a number")
     if not isinstance(value, (int, float, np.ndarray, np.generic)):

@@ -141,7 +141,7 @@ class EpisodicActorCritic(Agent):
             (Eq. 9).
         credit_cap: bound on the quotient of a state's weight now and its weight when it was stored; inf for none.
         memory: which states are kept: "reservoir" (by learned weight), "uniform", "fifo" (the last n), "none".
-        distinct: whether a state that is in memory already is left out when it comes again, so that what is seen over
+        distinct: whether a state that is in memory already is left out when it recurs, so that what is seen over
             and over has one place, and one share in the query; False, the paper's choice, keeps each visit. The law is
             then that of the states that were not there when they came.
         forgetting: ρ: a stored state's weight falls by e^−ρ a step against those still to come; 0, the paper's choice,
@@ -459,29 +459,29 @@ class EpisodicActorCritic(Agent):
         delta = self.td_error(state, timestep)
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
-        (gradient,), (ready,) = pull((one, none)), pull((none, one))
+        (gradient,), (entropy_grads,) = pull((one, none)), pull((none, one))
         decay = jnp.asarray(discount * self.trace_decay, delta.dtype)
-        longer = jax.tree.map(lambda z, g: td.trace(z, g, decay), traces, gradient)
+        new_traces = jax.tree.map(lambda z, g: td.trace(z, g, decay), traces, gradient)
         openness = self.entropy + self.surprise * jnp.abs(delta)
-        direction = jax.tree.map(lambda z, h: delta * z + openness * h, longer, ready)
+        direction = jax.tree.map(lambda z, h: delta * z + openness * h, new_traces, entropy_grads)
         mean = squares
         if self.optimizer == "rmsprop":
             rms: Any = optax.scale_by_rms(decay=self.square_decay, eps=self.epsilon)
             direction, (mean,) = rms.update(direction, optax.ScaleByRmsState(squares))
         moved = self._move(params, direction)
         # Of what came out, not of the gradient: a finite step can still lead out of the range of float32.
-        sound = td.all_finite((moved, mean))
-        learnt = jnp.logical_and(sound, active)
-        params = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), moved, params)
-        squares = jax.tree.map(lambda new, old: jnp.where(learnt, new, old), mean, squares)
-        traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(learnt, new, old)), longer, traces)
+        finite = td.all_finite((moved, mean))
+        applied = jnp.logical_and(finite, active)
+        params = jax.tree.map(lambda new, old: jnp.where(applied, new, old), moved, params)
+        squares = jax.tree.map(lambda new, old: jnp.where(applied, new, old), mean, squares)
+        traces = jax.tree.map(lambda new, old: jnp.where(over, 0.0, jnp.where(applied, new, old)), new_traces, traces)
         if self.write == "after":
             stored = self._write(state, s, key)
         if self.reset_memory:
             stored, encoder = kernel.clear(stored, over), forget(encoder, over)
         if self.objective == "average":
-            reward_rate = reward_rate + jnp.where(learnt, self.reward_rate_step * delta, 0.0)
-        return State(params, traces, stored, decision, reward_rate, encoder, squares), sound
+            reward_rate = reward_rate + jnp.where(applied, self.reward_rate_step * delta, 0.0)
+        return State(params, traces, stored, decision, reward_rate, encoder, squares), finite
 
     def _move(self, params: Parameters, direction: Parameters) -> Parameters:
         def moved(p, d, rate):

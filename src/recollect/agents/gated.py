@@ -129,11 +129,11 @@ class GatedActorCritic(Agent):
         """One RMSProp step, unless what it led to were not finite; and whether it was."""
         scaled, squares = self._rms().update(direction, optimizer)
         moved = jax.tree.map(lambda p, d: p + self.learning_rate * d, params, scaled), squares
-        sound = td.all_finite(moved)
+        finite = td.all_finite(moved)
         params, optimizer = jax.tree.map(
-            lambda new, old: jnp.where(jnp.logical_and(sound, active), new, old), moved, (params, optimizer)
+            lambda new, old: jnp.where(jnp.logical_and(finite, active), new, old), moved, (params, optimizer)
         )
-        return params, optimizer, sound
+        return params, optimizer, finite
 
     def learn(self, state: Any, timestep: TimeStep, key: Array, active: Array | bool = True) -> Any:
         """One RMSProp step along the gradient of this step's losses through the whole episode."""

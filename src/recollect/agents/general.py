@@ -386,7 +386,7 @@ class GeneralActorCritic(Agent):
         action = self.actions.features(decision.action, len(before.previous))
         return moved._replace(
             memory=kernel.clear(stored, over),
-            units=trace_units.forget(moved.units, over),
+            units=trace_units.forget(moved.units, over),  # type: ignore[arg-type]
             previous=jnp.where(over, 0.0, action),
             time=jnp.where(over, 0, before.time + 1),
         )

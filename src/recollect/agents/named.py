@@ -64,12 +64,12 @@ def make(name: str, **options: Any) -> Agent:
     agent: Any = cls(**fixed)
     for option, value in options.items():
         part, dot, of_part = option.rpartition(".")
-        owner = getattr(agent, part, None) if dot else agent
+        owner: Any = getattr(agent, part, None) if dot else agent
         if not dataclasses.is_dataclass(owner) or of_part not in _options(owner):
             owner, part, of_part = (owner, part, of_part) if dataclasses.is_dataclass(owner) else (agent, "", option)
             of = f"{part} of {name}" if part else name
             raise ValueError(f"{of} has no option {of_part!r}; there are {', '.join(_options(owner))}")
-        agent = agent.replace(**({part: dataclasses.replace(owner, **{of_part: value})} if dot else {option: value}))
+        agent = agent.replace(**({part: dataclasses.replace(owner, **{of_part: value})} if dot else {option: value}))  # type: ignore[type-var]
     return agent
 
 
@@ -116,7 +116,7 @@ def _plain(name: str, value: Any) -> Any:
         return [_plain(name, item) for item in value]
     options = {}
     if type(value) in PARTS.values():
-        options = {field.name: _plain(name, getattr(value, field.name)) for field in dataclasses.fields(value)}
+        options = {field.name: _plain(name, getattr(value, field.name)) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
     return {"part": type(value).__name__, "options": options}
 
 

@@ -77,8 +77,8 @@ class RealTimeActorCritic(GatedActorCritic):
         d_value, d_policy, d_h = self._directions(state.params, state.decision, state.h, timestep)
         d_gru = jax.tree.map(lambda leaf: jnp.tensordot(d_h, leaf, axes=1), state.sensitivity)
         direction = Parameters(d_value, d_policy, d_gru)
-        params, optimizer, sound = self._move(state.params, state.optimizer, direction, active)
-        return self.watch(state._replace(params=params, optimizer=optimizer), timestep, key), sound
+        params, optimizer, finite = self._move(state.params, state.optimizer, direction, active)
+        return self.watch(state._replace(params=params, optimizer=optimizer), timestep, key), finite
 
     def watch(self, state: State, timestep: TimeStep, key: Array) -> State:
         """The hidden state ends with the episode."""

@@ -99,10 +99,10 @@ class RecurrentActorCritic(GatedActorCritic):
         params, optimizer, past, unrolled, decision = state
         d_value, d_policy, d_h = self._directions(params, decision, unrolled.h, timestep)
         direction = Parameters(d_value, d_policy, backpropagate(params.gru, past, unrolled, d_h))
-        params, optimizer, sound = self._move(params, optimizer, direction, active)
+        params, optimizer, finite = self._move(params, optimizer, direction, active)
         # A run that only waits for others forgets at once: its episodes would cost the others their time.
         over = timestep.terminated | timestep.truncated | jnp.logical_not(active)
-        return State(params, optimizer, _forget(past, over), unrolled, decision), sound
+        return State(params, optimizer, _forget(past, over), unrolled, decision), finite
 
     def watch(self, state: State, timestep: TimeStep, key: Array) -> State:
         """The past ends with the episode; what was seen is in it already."""

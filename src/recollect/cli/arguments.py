@@ -79,5 +79,5 @@ def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> C
 def add_resume(command: argparse.ArgumentParser) -> None:
     """The option of commands that write a report piece by piece."""
     command.add_argument(
-        "--resume", action="store_true", help="go on with the report of --out: do only what is missing or failed"
+        "--resume", action="store_true", help="continue the report of --out: do only what is missing or failed"
     )

@@ -46,6 +46,7 @@ def _train(args: argparse.Namespace) -> None:
         env_options=dict(args.env_set),
         normalize_observations=args.normalize in ("observations", "both"),
         normalize_rewards=args.normalize in ("rewards", "both"),
+        engine=args.engine,
     )
     watch: list = [callbacks.Record(args.record)] if args.record else []
     if args.evaluate_every:
@@ -123,6 +124,7 @@ def register(commands: Commands) -> None:
         "--learners", choices=("one", "each"), default="one", help="one agent for all copies, or each one"
     )
     learn.add_argument("--normalize", choices=("observations", "rewards", "both"), help="by running statistics")
+    learn.add_argument("--engine", choices=("auto", "cpu", "jax"), default="auto", help="default: the fastest there is")
     learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
     learn.add_argument("--log-every", type=count, default=1000, help="steps between rows of metrics (default: 1000)")
     learn.add_argument("--evaluate-every", type=count, help="evaluate every so many steps")

@@ -33,7 +33,7 @@ def check_out(args: argparse.Namespace) -> None:
 
     if args.out is None:
         if args.resume:
-            raise RecollectError("--resume: say with --out which report to go on with")
+            raise RecollectError("--resume: say with --out which report to continue")
         return
     if not args.resume:
         for path in (args.out, journal_of(args.out)):

@@ -42,7 +42,7 @@ def _reproduce(args: argparse.Namespace) -> None:
                     reproduce.train(plan, path, watch, args.checkpoint_every or reproduce.EVERY)
             conclude(path)
         except RecollectError as error:
-            # The other figures go on; the folder of this one says what happened.
+            # The other figures continue; the folder of this one says what happened.
             failures[path] = str(error)
             if len(plans) > 1:
                 print(f"recollect: {path}: {error}", file=sys.stderr, flush=True)
@@ -95,7 +95,7 @@ def resume_options(args: argparse.Namespace) -> dict:
 
 
 def add_resume_options(command: argparse.ArgumentParser) -> None:
-    """How to go on with a run: for ``reproduce`` and ``resume``."""
+    """How to continue a run: for ``reproduce`` and ``resume``."""
     command.add_argument(
         "--checkpoint-every",
         type=multiple,
@@ -108,7 +108,7 @@ def add_resume_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-inexact",
         action="store_true",
-        help="resume under other versions, or with an environment whose episode does not come again; the run is marked",
+        help="resume under other versions, or with an environment whose episode is not reproducible; the run is marked",
     )
     command.add_argument(
         "--break-lock", action="store_true", help="resume a run whose lock is left from another host or a restart"
@@ -117,7 +117,7 @@ def add_resume_options(command: argparse.ArgumentParser) -> None:
 
 def register(commands: Commands) -> None:
     """Add ``reproduce``."""
-    again = commands.add_parser("reproduce", help="a figure of the paper: train, draw, hold it against the claims")
+    again = commands.add_parser("reproduce", help="a figure of the paper: train, draw, check its claims")
     again.add_argument("figure", choices=(*FIGURES, "all"))
     again.add_argument("--seeds", type=count, help="runs of the episodic agent (default: the paper's 3)")
     again.add_argument("--preset", choices=PRESETS, default="paper", help="default: paper")
@@ -131,7 +131,7 @@ def register(commands: Commands) -> None:
     )
     again.add_argument("--no-baseline", action="store_true", help="leave out the recurrent baseline")
     again.add_argument(
-        "--resume", action="store_true", help="go on with folders that are there; train only what is missing"
+        "--resume", action="store_true", help="continue folders that are there; train only what is missing"
     )
     again.set_defaults(run=_reproduce)
     add_resume_options(again)

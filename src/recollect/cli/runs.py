@@ -92,9 +92,7 @@ def _verify(args: argparse.Namespace) -> None:
 
 def register(commands: Commands) -> None:
     """Add what reads run folders and goes on with them."""
-    going_on = commands.add_parser(
-        "resume", help="go on with a run that was interrupted, killed or failed, bit for bit"
-    )
+    going_on = commands.add_parser("resume", help="continue a run that was interrupted or killed, bit for bit")
     going_on.add_argument("folder", type=Path, metavar="RUN")
     going_on.set_defaults(run=_resume)
     add_resume_options(going_on)
@@ -105,6 +103,6 @@ def register(commands: Commands) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
     listing.set_defaults(run=_runs)
 
-    check = commands.add_parser("verify", help="check every file and checkpoint of a run against its sums")
+    check = commands.add_parser("verify", help="check every file of a run against its checksums")
     check.add_argument("folder", type=Path, metavar="RUN")
     check.set_defaults(run=_verify)

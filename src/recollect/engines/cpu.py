@@ -49,7 +49,7 @@ from recollect.envs.secret_informant import FORWARD, SecretInformant
 
 RESERVOIR, UNIFORM, FIFO, NONE = range(4)
 _MEMORIES = {"reservoir": RESERVOIR, "uniform": UNIFORM, "fifo": FIFO, "none": NONE}
-_RESET, _LEARN, _BEGIN = 1, 2, 3  # purposes of a step's random words, as in training.step_run
+_RESET, _LEARN, _BEGIN = 1, 2, 3  # purposes of a step's random words, as in engines.loop.step_run
 _BITS = 2  # second counter word of random bits, as in recollect.prng
 
 _F = np.float32

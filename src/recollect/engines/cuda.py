@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 from importlib import resources
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +23,17 @@ def lanes(agent: EpisodicActorCritic, env: SecretInformant) -> int:
     return max(agent.hidden, env.observation_size, env.num_actions, n, (n + 6) // 4 + 1)
 
 
-def able(agent: EpisodicActorCritic, env: SecretInformant) -> bool:
-    """Whether the kernel can run here, and this pair of a kind that it knows is not too large for it."""
-    return lanes(agent, env) <= 32 and jax.default_backend() == "gpu" and importlib.util.find_spec("cupy") is not None
+def why_not(agent: Any, env: Any) -> str | None:
+    """Why the kernel cannot run this pair here, or None if it can."""
+    if (why := packing.why_not(agent, env)) is not None:
+        return why
+    if (needed := lanes(agent, env)) > 32:
+        return f"memory_size, hidden or the environment take {needed} lanes of a GPU, and there are 32"
+    if jax.default_backend() != "gpu":
+        return "JAX finds no GPU here"
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed: pip install 'recollect[cuda]'"
+    return None
 
 
 @functools.cache

@@ -21,18 +21,10 @@ from jax import Array
 
 from recollect import prng
 from recollect.agents.base import Agent
+from recollect.envs.base import TimeStep
 
 EXTRA = 4  # numbers in a row besides the two observations
 REWARD, TERMINATED, TRUNCATED, IDLE = range(EXTRA)
-
-
-class TimeStep(NamedTuple):
-    """What an agent is told after an action."""
-
-    observation: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
 
 
 class Live(NamedTuple):
@@ -118,8 +110,8 @@ class Host:
             key = self._keys(live)[0]
             if not learn:
                 return live._replace(agent=self.agent.watch(live.agent, timestep, key)), jnp.array(True)
-            agent, sound = self.agent.update(live.agent, timestep, key)
-            return live._replace(agent=agent), sound | (extra[IDLE] > 0)
+            agent, finite = self.agent.update(live.agent, timestep, key)
+            return live._replace(agent=agent), finite | (extra[IDLE] > 0)
 
         def act(row, live, packed):
             extra = row[2 * s :]
@@ -129,13 +121,13 @@ class Host:
             after = self._pack(live._replace(agent=agent, time=live.time + 1))
             return jnp.where(extra[IDLE] > 0, packed, after), action
 
-        live, sound = jax.vmap(take_in)(rows, packed)
+        live, finite = jax.vmap(take_in)(rows, packed)
         if self.shared and learn:
             live = live._replace(agent=self._average(live.agent, rows[:, 2 * s + IDLE] > 0))
         packed, actions = jax.vmap(act)(rows, live, packed)
         if self.shared and learn:
             packed = self._same_parameters(packed, live)
-        return (packed, actions, jnp.where(jnp.all(sound), -1, jnp.argmin(sound))) if learn else (packed, actions)
+        return (packed, actions, jnp.where(jnp.all(finite), -1, jnp.argmin(finite))) if learn else (packed, actions)
 
     def _forget(self, packed: Array) -> Array:
         """End the episode everywhere without learning from it."""

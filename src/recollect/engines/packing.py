@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from recollect.agents.base import differs_only_in
+from recollect.agents.base import why_unknown
 from recollect.agents.episodic import ONLY_AT_START, PARTS_OF_OTHERS, EpisodicActorCritic
 from recollect.envs.secret_informant import SecretInformant
 
@@ -45,13 +45,11 @@ class Packed(NamedTuple):
     drops: Any = ()  # [run, n²], or in the floats
 
 
-def supported(agent: Any, env: Any) -> bool:
-    """Whether the compiled loops know this pair; everything else goes through JAX alone."""
-    return (
-        type(agent) is EpisodicActorCritic  # a subclass may be anything
-        and type(env) is SecretInformant
-        and differs_only_in(agent, KNOWN, CHOICES)
-    )
+def why_not(agent: Any, env: Any) -> str | None:
+    """Why the compiled loops cannot run this pair, or None if they can."""
+    if type(env) is not SecretInformant:
+        return f"it is written for SecretInformant, not for {type(env).__name__}"
+    return why_unknown(agent, EpisodicActorCritic, KNOWN, CHOICES)
 
 
 def hyperparameters(agents: EpisodicActorCritic) -> Array:

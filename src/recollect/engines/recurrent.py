@@ -1,6 +1,6 @@
 """The recurrent baseline on CPUs: environment, GRU, backpropagation and RMSProp for W runs at once, one a vector lane.
 
-The definition is `recollect.agents.recurrent`; symbols and order follow it, and tests/training/test_batch_recurrent.py
+The definition is `recollect.agents.recurrent`; symbols and order follow it, and tests/training/test_baseline_group.py
 holds the two equal. A block of W runs lives in one scratch array of float32 fields, W entries a field (`Layout`,
 `recollect.engines.lanes`); what environment and random numbers need stays in the runs' own rows, for scalar code.
 
@@ -21,6 +21,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from recollect.agents.base import why_unknown
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.cores import cores
 from recollect.engines.lanes import (
@@ -56,7 +57,17 @@ _WAIT = 2  # lane-steps a run that a block may spend on waiting between two begi
 # what a run's row of integers holds, before its chain, right actions and the rows of states it has seen
 STEPS, EPISODE, TAKEN, PAST, POSITION, CORRECT, ROW, FAULT, HEAD = range(9)
 SETTINGS = ("learning_rate", "discount", "entropy", "decay", "epsilon")
+KNOWN = {*SETTINGS, "width", "window", "initializer", "critic_start"}
+"""What is known of the agent; all else must be its default."""
+
 _RATE, _DISCOUNT, _ENTROPY, _DECAY, _EPSILON = range(5)
+
+
+def why_not(agent: Any, env: Any) -> str | None:
+    """Why this engine cannot run a pair, or None if it can."""
+    if type(env) is not SecretInformant:
+        return f"it is written for SecretInformant, not for {type(env).__name__}"
+    return why_unknown(agent, RecurrentActorCritic, KNOWN, {})
 
 
 class Layer(NamedTuple):

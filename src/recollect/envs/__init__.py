@@ -1,5 +1,8 @@
 """Environments: the secret informant problem and the T-maze in pure JAX, and as Gymnasium environments.
 
+`base` says what a JAX environment is; `making` finds a Gymnasium environment by its id and checks it, `spaces` turns
+its observations and actions into vectors; `bsuite` and `minigrid` adapt other suites. May import `agents`.
+
 The names below are imported when first used, so that registering with Gymnasium needs neither JAX nor NumPy.
 """
 

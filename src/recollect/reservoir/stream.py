@@ -302,7 +302,7 @@ class Reservoir:
         """
         y = np.asarray(values, dtype=np.float64)
         if y.shape != (len(self),):
-            raise ValueError(f"values must have one entry a kept item: {len(self)} items, values of shape {y.shape}")
+            raise ValueError(f"values must have one entry per kept item: {len(self)} items, values of shape {y.shape}")
         if not np.isfinite(y).all():
             raise ValueError(f"values[{int(np.argmin(np.isfinite(y)))}] is not finite")
         if not len(y):

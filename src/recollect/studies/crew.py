@@ -1,4 +1,4 @@
-"""Groups of seeds trained side by side in threads, one a core, each reporting and taking snapshots as it goes."""
+"""Groups of seeds trained side by side in threads, one per core, each reporting and taking snapshots as it goes."""
 
 import queue
 import threading
@@ -41,9 +41,9 @@ def reports(tasks: Sequence[Task], inbox: Inbox, stop: threading.Event, every: f
     """What the threads report, until all tasks are done or ``stop`` is set and each has given a last snapshot.
 
     The threads (compiled calls hold no lock of Python's) take the tasks in order. Only the thread that iterates writes
-    files, so that nothing needs a lock. A task that fails reports its error, and the rest go on. However the iteration
-    ends, the threads are told to stop and waited for, as a compiled call takes about a second and a compilation
-    several.
+    files, so that nothing needs a lock. A task that fails reports its error, and the rest continue. However the
+    iteration ends, the threads are told to stop and waited for, as a compiled call takes about a second and a
+    compilation several.
 
     Args:
         tasks: what is to be done.

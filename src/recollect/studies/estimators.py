@@ -1,4 +1,4 @@
-"""How far the write-gradient estimators are from the gradient, exactly: ``recollect bench estimators``.
+"""How far the write-gradient estimators are from the gradient, exactly: ``recollect lab estimators``.
 
 Two tiny problems with tabular agents, every number exact to rounding: the expected return and its derivative by each
 write weight, and the expectation of both of the paper's estimators with a perfect critic. Then the same expectations

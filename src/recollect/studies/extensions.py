@@ -11,7 +11,8 @@ from recollect.envs.secret_informant import SecretInformant
 from recollect.envs.signed_informant import SignedInformant
 from recollect.studies.statistics import mean_and_standard_error, share_interval
 from recollect.studies.study import SOLVED
-from recollect.training.batch import live, train
+from recollect.training.batch import train
+from recollect.training.endless import live
 
 OPEN = {"entropy": 0.003, "surprise": 0.1}
 """More exploration than the defaults: with theirs, some seeds settle on two of the three actions for good."""

@@ -15,13 +15,11 @@ import numpy as np
 
 from recollect.agents import named
 from recollect.agents.base import Agent
-from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.secret_informant import SecretInformant
 from recollect.envs.t_maze import TMaze
 from recollect.errors import RecollectError
 from recollect.studies import ranges
 from recollect.studies.statistics import share_interval
-from recollect.training import batch_recurrent
 from recollect.training.batch import Progress, Result, train
 
 SOLVED = 0.95
@@ -179,13 +177,7 @@ def _train(task: Task, budget: Budget, on_progress: Callable[[Progress], None]) 
     _, agent, env = task
     seeds, episodes, multiple = budget
     limit = min(int(multiple * episodes * env.shortest_episode), 2**31 - 1)
-    if not isinstance(agent, RecurrentActorCritic):
-        return train(agent, env, episodes, seeds, bins=BLOCKS, max_steps=limit, on_progress=on_progress)
-    for report in batch_recurrent.train_iter(agent, env, episodes, seeds, bins=BLOCKS, max_steps=limit):
-        if isinstance(report, Result):
-            return report
-        on_progress(report)
-    raise AssertionError
+    return train(agent, env, episodes, seeds, bins=BLOCKS, max_steps=limit, on_progress=on_progress)
 
 
 def study(task: Task, budget: Budget, on_progress: Callable[[Progress], None] = lambda report: None) -> dict[str, Any]:

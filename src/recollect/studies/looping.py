@@ -37,7 +37,7 @@ SOURCES = ("start and chain", "first decision", "last decision, on the path", "l
 
 
 def measure(switches: Switches, seeds: Sequence[int], steps: int, workers: int | None = None) -> Record:
-    """Train one run a seed, on ``workers`` threads (default: one a core); arrays are [seed, window, …]."""
+    """Train one run per seed, on ``workers`` threads (default: one per core); arrays are [seed, window, …]."""
     agent = EpisodicActorCritic.preset("paper", memory_size=FIGURES["fig5"].memory_size)
     with concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         runs = list(pool.map(lambda seed: train(agent, ENV, switches, seed, steps, WINDOWS), seeds))

@@ -321,7 +321,7 @@ AGENTS = {
 
 
 def draw_lengths(rows: list[dict[str, Any]], path: Path) -> Path:
-    """What ``recollect lengths`` found, a family a row: the share solved and the median steps until then, by length."""
+    """What ``recollect lab lengths`` found: share solved and median steps until then, by length, one row per family."""
     plt = _pyplot()
     families = list(dict.fromkeys(row["family"] for row in rows))
     figure, axes = plt.subplots(len(families), 2, figsize=(10, 4 * len(families)), squeeze=False, layout="constrained")
@@ -394,7 +394,7 @@ LOOPING = {
 
 
 def draw_looping(report: dict[str, Any], path: Path) -> Path:
-    """Draw what ``recollect looping`` measured over training; returns the picture's path."""
+    """Draw what ``recollect lab looping`` measured over training; returns the picture's path."""
     plt = _pyplot()
     last = report["decisions"]
     panels = (

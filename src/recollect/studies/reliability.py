@@ -171,7 +171,7 @@ def endless(steps: int, parts: int = 10, memory_size: int = 8) -> list[dict[str,
 
 
 def checkpoint_cost(seconds: float = 20.0, saves: int = 20) -> dict[str, Any]:
-    """What a checkpoint takes while training goes on, of figure 4's three seeds.
+    """What a checkpoint takes while training continues, of figure 4's three seeds.
 
     The snapshot is taken in the thread that trains; the save (sums, three files, flushing to disk) is done beside it.
     ``share`` counts both in full, as if nothing ran side by side.

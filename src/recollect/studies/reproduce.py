@@ -14,13 +14,12 @@ import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
-from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, run_folders, trees
 from recollect.store.interrupts import Interrupted, Interrupts
 from recollect.studies import crew, plots, verdict
 from recollect.studies.paper import FIGURES, Experiment, baseline
-from recollect.training import batch, batch_recurrent
+from recollect.training import batch
 from recollect.training.batch import Progress, Result, train_iter
 
 MAX_STEPS = 4.0
@@ -207,7 +206,7 @@ class Standing:
         return float(np.concatenate(self.episodes).mean())
 
     def pace(self) -> tuple[float, float]:
-        """Steps a second over all seeds, and seconds left; NaN while nothing can be said yet."""
+        """Steps per second over all seeds, and seconds left; NaN while nothing can be said yet."""
         elapsed, steps, share = (new - old for new, old in zip(self._newest, self._first, strict=True))
         if not share > 0:
             return math.nan, math.nan
@@ -259,7 +258,7 @@ def resume(
         watch: called with the standings.
         plan: what is asked for, if it should be compared; default: whatever the folder says.
         fallback: where the newest checkpoint is damaged, go back to the one before it, and log that.
-        allow_inexact: go on under other versions than before, and mark the run.
+        allow_inexact: continue under other versions than before, and mark the run.
         break_lock: take over a lock whose holder may live elsewhere.
         every: seconds between checkpoints; default: as before.
     """
@@ -305,7 +304,7 @@ def _every_of(path: Path, config: dict[str, Any]) -> float:
 def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Watcher, every: float) -> None:
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
     start, before, errors = time.monotonic(), folder.wall_seconds(), {}
-    groups, tasks = {}, []
+    groups, tasks, begun = {}, [], set()
     for job in plan.jobs:
         for group in range(len(job.groups)):
             name = group_name(job, group)
@@ -330,6 +329,9 @@ def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Wat
                     elif isinstance(content, Result):
                         standings[job.name].finish(group, content)
                     else:
+                        if name not in begun:
+                            begun.add(name)
+                            folder.log("engine", group=name, engine=content.choice.engine, **content.choice.reasons())
                         folder.append(job.name, content.new_bins, name)
                         standings[job.name].update(group, content)
                         watch(standings)
@@ -356,17 +358,11 @@ def begin(
 ) -> Iterator[Progress | Result]:
     """Train one group of a job from its beginning or from a snapshot, reporting as it goes."""
     env, seeds = plan.experiment.env, job.groups[group]
-    if isinstance(job.agent, RecurrentActorCritic):
-        return batch_recurrent.train_iter(
-            job.agent, env, plan.episodes, seeds, max_steps=job.max_steps, bins=plan.bins, state=state
-        )
     return train_iter(job.agent, env, plan.episodes, seeds, max_steps=job.max_steps, bins=plan.bins, state=state)
 
 
 def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
     """The form of a group's snapshots."""
-    if isinstance(job.agent, RecurrentActorCritic):
-        return batch_recurrent.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
     return batch.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.studies.paper import Experiment, baseline
 from recollect.studies.statistics import share_interval
-from recollect.training.batch import Progress, Result, train
-from recollect.training.batch_recurrent import train_iter as train_recurrent
+from recollect.training.batch import Progress, train
 
 SOLVED = 0.95
 BLOCK = 1_000  # episodes
@@ -73,7 +73,7 @@ def summarise(returns: np.ndarray, lengths: np.ndarray, shortest: int, budget: i
 
 
 def study(
-    agent: EpisodicActorCritic,
+    agent: Agent,
     experiment: Experiment,
     seeds: Sequence[int],
     *,
@@ -108,25 +108,6 @@ def block_of(experiment: Experiment) -> int:
     return block
 
 
-def study_recurrent(
-    experiment: Experiment,
-    seeds: Sequence[int],
-    *,
-    times_budget: int = 2,
-    max_steps: float = 4.0,
-    on_progress: Callable[[Progress], None] = lambda report: None,
-) -> dict[str, Any]:
-    """As ``study`` for the paper's recurrent baseline."""
-    agent, env, block = baseline(min(experiment.decisions, 2)), experiment.env, block_of(experiment)
-    episodes = times_budget * experiment.episodes
-    limit = int(max_steps * episodes * env.shortest_episode)
-    for report in train_recurrent(agent, env, episodes, seeds, bins=episodes // block, max_steps=limit):
-        if isinstance(report, Result):
-            return summarise(report.returns, report.lengths, env.shortest_episode, experiment.episodes, block)
-        on_progress(report)
-    raise AssertionError
-
-
 def units(
     agents: Sequence[str],
     experiments: dict[str, Experiment],
@@ -141,14 +122,13 @@ def units(
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for title, experiment in experiments.items():
         for name in agents:
-            agent = None if name == "gru" else episodic(name, experiment, **changes)
+            gru = name == "gru"
+            agent = baseline(min(experiment.decisions, 2)) if gru else episodic(name, experiment, **changes)
 
-            def work(title=title, experiment=experiment, name=name, agent=agent) -> dict[str, Any]:
+            def work(title=title, experiment=experiment, name=name, agent: Agent = agent) -> dict[str, Any]:
                 row = {"experiment": title, "agent": name}
                 limits = {"times_budget": times_budget, "max_steps": max_steps}
                 on_progress = watch(f"{title} {name}", times_budget * experiment.episodes)
-                if agent is None:
-                    return row | study_recurrent(experiment, seeds, on_progress=on_progress, **limits)
                 return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
 
             found[f"{title} {name}"] = work

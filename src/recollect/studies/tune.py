@@ -9,7 +9,7 @@ import numpy as np
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.secret_informant import SecretInformant
 from recollect.studies.paper import BASELINE_RATES, BASELINE_WIDTHS
-from recollect.training.batch_recurrent import train
+from recollect.training.batch import train
 
 
 def tune_baseline(

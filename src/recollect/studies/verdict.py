@@ -19,8 +19,8 @@ class Row(NamedTuple):
     claim: str
     criterion: str
     measured: str
-    holds: list[bool]  # one entry a seed
-    values: dict[str, list]  # what ``measured`` sums up, one entry a seed
+    holds: list[bool]  # one entry per seed
+    values: dict[str, list]  # what ``measured`` sums up, one entry per seed
 
     @property
     def verdict(self) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import logging
 import math
 import os
 import time
@@ -18,7 +19,7 @@ from recollect.agents import named
 from recollect.agents.base import Agent, check_choice, check_count
 from recollect.agents.convolution import Convolution
 from recollect.agents.general import GeneralActorCritic
-from recollect.engines.choice import host_for
+from recollect.engines.choice import for_learner, host_for
 from recollect.engines.host import Live, blank_rows
 from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
@@ -63,6 +64,9 @@ class Learner:
         normalize_rewards: show it rewards over the running deviation of the discounted return.
         pictures: "auto" gives an agent that sees pictures (boxes of height, width and channels) a small convolutional
             encoder, unless it has one of its own; "agent" leaves it as it is.
+        engine: what makes the agent's time step one call: "cpu" is compiled for some agents and options, "jax" serves
+            all and is slower; "auto" takes the first that can serve, and says at the start of training, once, when and
+            why that is the slower one. Asking for one that cannot is refused with the reason.
         check: run Gymnasium's ``check_env`` first.
     """
 
@@ -78,6 +82,7 @@ class Learner:
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
         pictures: str = "auto",
+        engine: str = "auto",
         check: bool = True,
     ):
         agent = GeneralActorCritic() if agent is None else agent
@@ -127,7 +132,9 @@ class Learner:
             assert copies == 1 or self.source.make is not None
             more = [self.source.make() for _ in range(copies - 1)] if self.source.make else []
             self.fleet = Copies([first, *more], *arguments)
-        self.host: Any = host_for(self.agent, self.vector.size, self.actions.outputs, copies, self.shared)
+        self._asked_engine, self.choice = engine, for_learner(self.agent, copies, self.shared, engine)
+        sizes = self.vector.size, self.actions.outputs
+        self.host: Any = host_for(self.agent, *sizes, copies, self.shared, engine=self.choice.engine)
         self._refuse_too_large()
         self._state: Any = None  # of all copies, as the host has it; made when it is first asked for
         self._drawn: Any = None  # actions chosen and not yet taken; None between episodes
@@ -257,6 +264,9 @@ class Learner:
         """
         self._recorder, self._strict = recorder, learning["strict"]
         recorder.begin(self.goal)
+        recorder.folder.log("engine", engine=self.choice.engine, **self.choice.reasons())
+        for why in self.choice.passed_over.values():
+            _say_slow(why)
         with self._recording(recorder):
             if learning["log"] == "tensorboard":
                 recorder.use_tensorboard()
@@ -494,6 +504,7 @@ class Learner:
             "copies": self.copies,
             "learners": "one" if self.shared or self.copies == 1 else "each",
             "pictures": self._pictures,
+            "engine": self._asked_engine,
             "normalize": [self.normalizer.observations is not None, self.normalizer.rewards is not None],
             "versions": versions(),
         }
@@ -593,7 +604,7 @@ class Learner:
             agent, made = named.restore(meta["agent"]), meta["environment"]["made"]
             options = {name: meta[name] for name in ("seed", "copies", "learners", "pictures")}
             options |= {"normalize_observations": bool(meta["normalize"][0]), "check": check}
-            options |= {"normalize_rewards": bool(meta["normalize"][1])}
+            options |= {"normalize_rewards": bool(meta["normalize"][1]), "engine": meta.get("engine", "auto")}
             expected = {name: str(meta["spaces"][name]) for name in ("observation", "action")}
             if made is not None and (env is None or env == made["id"]):
                 if not isinstance(made["id"], str) or not all(isinstance(name, str) for name in made["options"]):
@@ -634,6 +645,12 @@ class Learner:
         ]
         agent = f"{type(self.agent).__name__}({', '.join(changed)})"
         return f"Learner({agent}, {self.source.name!r}, seed={self.seed}, steps={self.steps:,})"
+
+
+@functools.cache
+def _say_slow(why: str) -> None:
+    """Once per reason and process, by Python's logging: on stderr, unless the program that uses this says otherwise."""
+    logging.getLogger("recollect").warning("this agent runs on the general engine 'jax', the slower one: %s", why)
 
 
 def _schedule(every: float) -> dict[str, Any]:

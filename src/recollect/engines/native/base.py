@@ -20,7 +20,7 @@ from recollect.errors import FileError
 
 
 class NativeHost(abc.ABC):
-    """As ``recollect.engines.host.Host``, for independent copies of the agents that ``supports`` names.
+    """As ``recollect.engines.host.Host``, for independent copies of the agents that ``why_not`` has nothing against.
 
     What changes are tables, a row a copy, which calls write over.
     """
@@ -31,8 +31,8 @@ class NativeHost(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def supports(agent: Agent) -> bool:
-        """Whether the compiled step knows the agent with all its options."""
+    def why_not(agent: Agent) -> str | None:
+        """Why the compiled step cannot serve the agent, or None if it knows it with all its options."""
 
     @abc.abstractmethod
     def _begin(self, flat: Any, rows: np.ndarray, actions: np.ndarray) -> None: ...

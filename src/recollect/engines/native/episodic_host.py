@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from recollect.agents.base import Agent, differs_only_in
+from recollect.agents.base import Agent, why_unknown
 from recollect.agents.episodic import (
     NETWORKS,
     ONLY_AT_START,
@@ -54,9 +54,9 @@ class EpisodicHost(NativeHost):
         self.rates = self._rates()
 
     @staticmethod
-    def supports(agent: Agent) -> bool:
-        """Whether the agent differs from the default in what is known alone."""
-        return type(agent) is EpisodicActorCritic and differs_only_in(agent, KNOWN, CHOICES)
+    def why_not(agent: Agent) -> str | None:
+        """None where the agent differs from the default in what is known alone."""
+        return why_unknown(agent, EpisodicActorCritic, KNOWN, CHOICES)
 
     def _rates(self) -> np.ndarray:
         """The step size of every parameter."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from recollect.agents import realtime as realtime_definition
 from recollect.agents import recurrent as recurrent_definition
-from recollect.agents.base import Agent, differs_only_in
+from recollect.agents.base import Agent, why_unknown
 from recollect.agents.gated import Decision
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import Past, RecurrentActorCritic, Unrolled
@@ -59,9 +59,9 @@ class RecurrentHost(GatedHost):
     """Independent copies of ``RecurrentActorCritic``."""
 
     @staticmethod
-    def supports(agent: Agent) -> bool:
-        """Whether the agent differs from the default in what is known alone."""
-        return type(agent) is RecurrentActorCritic and differs_only_in(agent, KNOWN, CHOICES)
+    def why_not(agent: Agent) -> str | None:
+        """None where the agent differs from the default in what is known alone."""
+        return why_unknown(agent, RecurrentActorCritic, KNOWN, CHOICES)
 
     def _begin(self, flat: recurrent.Flat, rows: np.ndarray, actions: np.ndarray) -> None:
         recurrent.begin_all(tuple(self.sizes), tuple(flat), rows, actions)
@@ -123,9 +123,9 @@ class RealTimeHost(GatedHost):
     """Independent copies of ``RealTimeActorCritic``."""
 
     @staticmethod
-    def supports(agent: Agent) -> bool:
-        """Whether the agent differs from the default in what is known alone."""
-        return type(agent) is RealTimeActorCritic and differs_only_in(agent, KNOWN, CHOICES)
+    def why_not(agent: Agent) -> str | None:
+        """None where the agent differs from the default in what is known alone."""
+        return why_unknown(agent, RealTimeActorCritic, KNOWN, CHOICES)
 
     def _begin(self, flat: realtime.Flat, rows: np.ndarray, actions: np.ndarray) -> None:
         realtime.begin_all(tuple(self.sizes), tuple(flat), rows, actions)

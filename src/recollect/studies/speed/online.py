@@ -37,9 +37,9 @@ def agents(hidden: int) -> dict[str, Agent]:
 def speeds(
     steps: int, hidden: int, env: str, names: Sequence[str], on_progress: Callable[[str], None]
 ) -> dict[str, dict[str, float]]:
-    """Steps a second of each, by the clock and by this process's own time on the processor, the best of many repeats.
+    """Steps per second of each, by the clock and by this process's own time on the processor, the best of many repeats.
 
-    On an idle machine the two agree. Stable-Baselines3's A2C stands beside them where it is installed.
+    On an idle machine the two agree.
     """
     found = {}
     for name in names:
@@ -50,15 +50,13 @@ def speeds(
             start = time.perf_counter()
             learner.advance(TRIAL)
             own = min(steps, int(TRIAL * LONGEST / (time.perf_counter() - start)) + 1)
-            found[name] = _best(functools.partial(learner.advance, own), own)
+            found[name] = best(functools.partial(learner.advance, own), own)
             learner.close()
-    if (a2c := _a2c(env, hidden)) is not None:
-        on_progress("Stable-Baselines3's A2C")
-        found["sb3 a2c"] = _best(functools.partial(a2c.learn, steps), steps)
     return found
 
 
-def _best(work: Callable[[], Any], steps: int) -> dict[str, float]:
+def best(work: Callable[[], Any], steps: int) -> dict[str, float]:
+    """Steps per second of ``work``, which does ``steps``: the best of ``REPEATS``, by both clocks."""
     pace = {"clock": 0.0, "processor": 0.0}
     for _ in range(REPEATS):
         start, own = time.perf_counter(), time.process_time()
@@ -66,11 +64,3 @@ def _best(work: Callable[[], Any], steps: int) -> dict[str, float]:
         pace["clock"] = max(pace["clock"], steps / (time.perf_counter() - start))
         pace["processor"] = max(pace["processor"], steps / (time.process_time() - own))
     return pace
-
-
-def _a2c(env: str, hidden: int) -> Any:
-    try:
-        from stable_baselines3 import A2C  # type: ignore[import-not-found]
-    except ImportError:
-        return None
-    return A2C("MlpPolicy", env, policy_kwargs={"net_arch": [hidden, hidden]}, device="cpu")

@@ -10,40 +10,6 @@ from recollect.reservoir.ratios import accept_probability, drop_probability, gro
 
 
 @njit(cache=True, error_model="numpy")
-def algorithm1(w, n, rng):
-    """The paper's Algorithm 1 as printed, in float64; returns kept positions and the first item whose P was NaN."""
-    W = w[:n].copy()
-    T = np.arange(n)
-    for i in range(n - 1, 0, -1):
-        k = int(uniform(rng) * (i + 1))
-        W[i], W[k] = W[k], W[i]
-        T[i], T[k] = T[k], T[i]
-    Omega = np.ones(n + 1)
-    tilde = np.ones(n)
-    for i in range(n - 1, -1, -1):
-        Omega[i] = W[i] * Omega[i + 1]
-    for i in range(n - 2, -1, -1):
-        tilde[i] = Omega[i + 1] + W[i] * tilde[i + 1]
-    first_nan = -1
-    for t in range(n, len(w)):
-        omega, tau = w[t], t
-        for i in range(n):
-            one = Omega[i] + omega * tilde[i]
-            two = Omega[i + 1] if i == n - 1 else Omega[i + 1] + omega * tilde[i + 1]
-            above, below = two * Omega[i], one * Omega[i + 1]
-            P = 1.0 - above / below if below != 0.0 else math.nan
-            if first_nan < 0 and math.isnan(P):
-                first_nan = t
-            if uniform(rng) < P:
-                omega, W[i] = W[i], omega
-                tau, T[i] = T[i], tau
-            Omega[i] = one
-        for i in range(n - 2, -1, -1):
-            tilde[i] = Omega[i + 1] + W[i] * tilde[i + 1]
-    return T, first_nan
-
-
-@njit(cache=True, error_model="numpy")
 def direct(w, n, rng):
     """The stable form without skipping or deferral: one uniform and O(n) work an item."""
     g, out = np.zeros(n + 1), np.zeros(n + 1)
@@ -106,12 +72,3 @@ def a_expj(w, n, rng):
             _sift(keys, positions, 0)
             jump = exponential(rng) / -keys[0]
     return positions
-
-
-@njit(cache=True, error_model="numpy", fastmath=True)
-def plain_sum(w):
-    """Reading every weight once: the floor."""
-    total = 0.0
-    for x in w:
-        total += x
-    return total

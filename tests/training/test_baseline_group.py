@@ -13,8 +13,8 @@ from recollect.engines import recurrent as engine
 from recollect.envs.secret_informant import Instance
 from recollect.errors import RecollectError
 from recollect.reservoir.random import seeded, uniform
-from recollect.training import batch_recurrent
-from recollect.training.batch import Progress, Result
+from recollect.training import baseline_group, batch
+from recollect.training.reports import Progress, Result
 
 ENDLESS = 10**9
 
@@ -54,7 +54,7 @@ def test_one_step_equals_the_definition(case):
     )
     shapes = jax.eval_shape(lambda: agent.init(prng.key(case), s, a))
     blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-    theta = 0.3 * rng.normal(size=(lanes, batch_recurrent.flatten(blank.params).size)).astype(np.float32)
+    theta = 0.3 * rng.normal(size=(lanes, baseline_group.flatten(blank.params).size)).astype(np.float32)
     runs = engine.start(agent, env, range(lanes), theta, 1)
     runs.squares[:] = rng.exponential(0.01, runs.squares.shape)
     runs.before[:] = rng.normal(size=runs.before.shape)
@@ -67,7 +67,7 @@ def test_one_step_equals_the_definition(case):
         run[engine.ROW] = rng.integers(len(env.states))
         run[engine.HEAD + env.length + env.decisions :] = rng.integers(len(env.states), size=agent.window)
     was = engine.Runs(*(array.copy() for array in runs))
-    settings = batch_recurrent._settings(agent, lanes)
+    settings = baseline_group.settings_of(agent, lanes)
     engine.Engine(agent, env, (ENDLESS, ENDLESS, ENDLESS), settings, 4, 1).advance(runs, np.arange(lanes), 1)
 
     for r in range(lanes):
@@ -75,7 +75,7 @@ def test_one_step_equals_the_definition(case):
         rows = run[engine.HEAD + env.length + env.decisions :]
         past = Past(jnp.asarray(env.states[rows]), jnp.int32(run[engine.PAST]), jnp.asarray(was.before[r]))
         params, squares = (
-            jax.tree.map(jnp.asarray, batch_recurrent.unflatten(x[r], s, h, a)) for x in (was.theta, was.squares)
+            jax.tree.map(jnp.asarray, baseline_group.unflatten(x[r], s, h, a)) for x in (was.theta, was.squares)
         )
         state = blank._replace(params=params, optimizer=blank.optimizer._replace(nu=squares), past=past)
         x = jnp.asarray(env.states[run[engine.ROW]])
@@ -85,10 +85,10 @@ def test_one_step_equals_the_definition(case):
         state = state._replace(decision=Decision(x, jnp.int32(action)))
         timestep = moved_on(env, run.astype(np.int32), np.int32(action))
         state = learn(state, timestep, prng.key(0))
-        expected = batch_recurrent.flatten(state.params)
+        expected = baseline_group.flatten(state.params)
         assert np.abs(expected - was.theta[r]).max() > 1e-3
         assert runs.theta[r] == pytest.approx(expected, abs=3e-5)
-        assert runs.squares[r] == pytest.approx(batch_recurrent.flatten(state.optimizer.nu), rel=1e-4, abs=1e-6)
+        assert runs.squares[r] == pytest.approx(baseline_group.flatten(state.optimizer.nu), rel=1e-4, abs=1e-6)
         assert runs.ints[r, engine.STEPS] == 1 and runs.ints[r, engine.EPISODE] == int(timestep.terminated)
 
 
@@ -113,17 +113,17 @@ def test_a_trajectory_equals_the_definition():
             state = learn(state._replace(decision=Decision(x, jnp.int32(action))), timestep, prng.key(0))
             over, x, steps = bool(timestep.terminated), timestep.observation, steps + 1
             returns += float(timestep.reward)
-    result = batch_recurrent.train(agent, env, episodes, (8, seed, 9), bins=1, max_steps=ENDLESS)
+    result = batch.train(agent, env, episodes, (8, seed, 9), bins=1, max_steps=ENDLESS)
     assert steps > 8 * episodes and result.steps[1] == steps
     assert result.returns[1, 0] == pytest.approx(returns / episodes)
-    assert batch_recurrent.flatten(result.agent_states)[1] == pytest.approx(
-        batch_recurrent.flatten(state.params), abs=1e-4
+    assert baseline_group.flatten(result.agent_states.params)[1] == pytest.approx(
+        baseline_group.flatten(state.params), abs=1e-4
     )
 
 
 def test_parameters_come_back():
     params = RecurrentActorCritic(width=4).init(prng.key(0), 5, 3).params
-    back = batch_recurrent.unflatten(batch_recurrent.flatten(params), 5, 4, 3)
+    back = baseline_group.unflatten(baseline_group.flatten(params), 5, 4, 3)
     assert jax.tree.structure(back) == jax.tree.structure(params)
     jax.tree.map(np.testing.assert_array_equal, back, params)
 
@@ -131,14 +131,14 @@ def test_parameters_come_back():
 def reports_of(seeds=(0,), episodes=400, max_steps=ENDLESS, bins=4, state=None, **options):
     agent = RecurrentActorCritic(**{"width": 5, **options})
     return list(
-        batch_recurrent.train_iter(
-            agent, SecretInformant(3, 1), episodes, seeds, max_steps=max_steps, bins=bins, state=state
+        batch.train_iter(
+            agent, SecretInformant(3, 1), episodes, seeds, max_steps=max_steps, bins=bins, state=state, engine="cpu"
         )
     )
 
 
 def theta_of(result):
-    return batch_recurrent.flatten(result.agent_states)
+    return baseline_group.flatten(result.agent_states.params)
 
 
 def test_reports_and_result():
@@ -161,17 +161,17 @@ def test_company_changes_nothing(monkeypatch):
         few = reports_of(seeds)[-1]
         assert np.array_equal(theta_of(few), theta_of(many)[list(seeds)])
         assert np.array_equal(few.returns, many.returns[list(seeds)])
-    monkeypatch.setattr(batch_recurrent, "FIRST_STEPS", 3)
-    monkeypatch.setattr(batch_recurrent, "SECONDS", 1e-4)
+    monkeypatch.setattr(baseline_group, "FIRST_STEPS", 3)
+    monkeypatch.setattr(baseline_group, "SECONDS", 1e-4)
     assert np.array_equal(theta_of(reports_of(range(6))[-1]), theta_of(many))
     assert len({row.tobytes() for row in theta_of(many)}) == 6
 
 
 def test_it_goes_on_from_a_snapshot(monkeypatch):
-    monkeypatch.setattr(batch_recurrent, "FIRST_STEPS", 301)
-    monkeypatch.setattr(batch_recurrent, "SECONDS", 1e-3)
+    monkeypatch.setattr(baseline_group, "FIRST_STEPS", 301)
+    monkeypatch.setattr(baseline_group, "SECONDS", 1e-3)
     agent, env = RecurrentActorCritic(width=5), SecretInformant(3, 1)
-    iterator = batch_recurrent.train_iter(agent, env, 400, (0, 1, 2), max_steps=ENDLESS, bins=4)
+    iterator = batch.train_iter(agent, env, 400, (0, 1, 2), max_steps=ENDLESS, bins=4)
     first = next(iterator)
     assert isinstance(first, Progress)
     saved = first.snapshot()
@@ -200,7 +200,7 @@ def test_it_learns_to_remember():
 
 
 def test_what_is_not_finite_is_said():
-    state = batch_recurrent.state_like(RecurrentActorCritic(width=5), SecretInformant(3, 1), 2, 4)
+    state = baseline_group.state_like(RecurrentActorCritic(width=5), SecretInformant(3, 1), 2, 4)
     state["rng"][:] = [seeded(0), seeded(1)]
     state["squares"][1, 7] = np.inf
     with pytest.raises(RecollectError, match="seed 1: the update was not finite at step 1 of"):
@@ -209,7 +209,11 @@ def test_what_is_not_finite_is_said():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"activation": "relu"}, "tanh"), ({"bins": 7}, "multiple of bins=7"), ({"seeds": ()}, "at least one")],
+    [
+        ({"activation": "relu"}, r"does not know activation='relu' \(known: 'tanh'\)"),
+        ({"bins": 7}, "multiple of bins=7"),
+        ({"seeds": ()}, "at least one"),
+    ],
 )
 def test_wrong_arguments(options, message):
     with pytest.raises(ValueError, match=message):

@@ -1,0 +1,53 @@
+"""``recollect lab atlas``: what each choice of the agent does, alone and in pairs, on one page."""
+
+import argparse
+import json
+from pathlib import Path
+
+from recollect.cli.arguments import Commands, add_resume, count, multiple, names_among
+from recollect.cli.lab.experiments import experiments_of, figures
+from recollect.cli.reports import check_out, run_units, write_report
+
+PARTS = ("numbers", "programs", "general")
+
+
+def _atlas(args: argparse.Namespace) -> None:
+    from recollect.studies import atlas
+    from recollect.training.progress import Lines
+
+    if args.draw is not None:
+        from recollect.studies import plots
+
+        report = json.loads(args.draw.read_text(encoding="utf-8"))
+        path = args.picture or args.draw.with_suffix(".png")
+        plots.draw_atlas(report["rows"], path)
+        print(f"written: {path}")
+        return
+    check_out(args)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    units = atlas.units(experiments_of(args), seeds, args.parts, max_steps=args.max_steps, watch=Lines)
+    found, errors = run_units(args, units)
+    write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    atlas = commands.add_parser("atlas", help="every choice of the robust agent, alone and in pairs: one page")
+    atlas.add_argument("--figures", type=figures, default=("fig4", "fig5"), help="comma-separated")
+    atlas.add_argument("--seeds", type=count, default=64, help="runs per choice (default: 64)")
+    atlas.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    atlas.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
+    atlas.add_argument(
+        "--parts",
+        type=names_among("part", PARTS, PARTS),
+        default=("numbers", "programs"),
+        help="comma-separated: numbers, programs, general (choices that only the general, slower loop knows), or all",
+    )
+    atlas.add_argument(
+        "--max-steps", type=multiple, default=2.0, help="end a run after this many times the fewest steps (default: 2)"
+    )
+    atlas.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
+    atlas.add_argument("--draw", type=Path, metavar="JSON", help="no training: draw the page from such a file")
+    atlas.add_argument("--picture", type=Path, help="where --draw puts it; default: beside the file")
+    atlas.set_defaults(run=_atlas)
+    add_resume(atlas)

@@ -1,0 +1,110 @@
+"""``recollect lab lengths``: how far back each agent still remembers, and how long it takes to learn."""
+
+import argparse
+import functools
+import json
+from pathlib import Path
+
+from recollect.cli.arguments import Commands, add_resume, count, counts, multiple, names_among, seed, setting
+from recollect.cli.reports import check_out, print_table, run_units, write_report
+from recollect.errors import RecollectError
+
+FAMILIES = ("t-maze", "secret-informant")
+AGENTS = ("episodic", "fifo", "uniform", "none", "gru", "gru-full")
+
+
+def _lengths(args: argparse.Namespace) -> None:
+    from recollect.studies import lengths, plots
+    from recollect.training.progress import Lines
+
+    if args.draw is not None:
+        reports = [json.loads(path.read_text(encoding="utf-8")) for path in args.draw]
+        path = args.picture or args.draw[0].with_suffix(".png")
+        plots.draw_lengths([row for report in reports for row in report["rows"]], path)
+        print(f"written: {path}")
+        return
+    check_out(args)
+    if args.search is not None and (len(args.lengths) != 1 or args.picture is not None):
+        raise RecollectError("--search: it is made at one of the --lengths, and has no --picture")
+    if args.best is not None and args.search is None:
+        raise RecollectError("--best: of a search, --search K says how many")
+    if args.picture is not None:
+        plots.require()
+    changes = dict(args.set)
+    budget = lengths.Budget(range(args.first_seed, args.first_seed + args.seeds), args.episodes, args.max_steps)
+    budget.check()
+
+    def work(title: str, task: lengths.Task) -> dict | list[dict]:
+        if args.search is None:
+            return lengths.study(task, budget, Lines(title, args.episodes))
+        name = task.head["agent"]
+        drawn = earlier[name] if earlier else lengths.draw(name, args.search, changes)
+        return lengths.search(task, budget, drawn, Lines(title, args.episodes))
+
+    earlier = args.best and lengths.best(Path(args.best), args.agents, args.search or 1, changes)
+    tasks = lengths.tasks(args.families, args.lengths, args.agents, changes)
+    found, errors = run_units(args, {title: functools.partial(work, title, task) for title, task in tasks.items()})
+    rows = shown = list(found.values())
+    if args.search is not None:
+        rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))
+    if args.picture is not None and rows:
+        plots.draw_lengths(rows, args.picture)
+    if not args.json:
+        print_table(lengths.COLUMNS, lengths.table(shown))
+        for row in shown if args.search is not None else ():
+            print(f"{row['agent']}:", *(f"--set {name}={value:g}" for name, value in row["settings"].items()))
+    if args.json or args.out is not None or errors:
+        settings = {family: {name: lengths.SETTINGS[family][name] for name in args.agents} for family in args.families}
+        write_report(args, {"settings": settings, "changes": changes, "rows": rows}, errors)
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    lengths = commands.add_parser("lengths", help="how far back each agent still remembers: shares solved by length")
+    lengths.add_argument(
+        "--families",
+        type=names_among("family", FAMILIES, FAMILIES),
+        default=("t-maze",),
+        help=f"comma-separated, or all: {', '.join(FAMILIES)} (default: t-maze)",
+    )
+    lengths.add_argument(
+        "--lengths", type=counts, default=(5, 10, 20, 40, 80, 160), help="comma-separated (default: 5,10,20,40,80,160)"
+    )
+    lengths.add_argument(
+        "--agents",
+        type=names_among("agent", AGENTS, AGENTS),
+        default=("episodic", "gru"),
+        help=f"comma-separated, or all: {', '.join(AGENTS)} (default: episodic,gru); "
+        "gru carries its gradients forward, gru-full backpropagates through the episode, on secret-informant alone",
+    )
+    lengths.add_argument("--seeds", type=count, default=64, help="runs per row (default: 64)")
+    lengths.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    lengths.add_argument(
+        "--episodes", type=count, default=20_000, help="of each run, a multiple of 50 (default: 20,000)"
+    )
+    lengths.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change an option of every agent that has it",
+    )
+    lengths.add_argument(
+        "--search",
+        type=count,
+        metavar="K",
+        help="tune instead, at one length: K random settings an agent, side by side, the best first",
+    )
+    lengths.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
+    lengths.add_argument(
+        "--max-steps", type=multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
+    )
+    lengths.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    lengths.add_argument("--out", type=Path, help="JSON file to write as well")
+    lengths.add_argument("--picture", type=Path, help="PNG file to draw the shares and steps to")
+    lengths.add_argument(
+        "--draw", type=Path, nargs="+", metavar="JSON", help="no training: draw the rows of such files together"
+    )
+    lengths.set_defaults(run=_lengths)
+    add_resume(lengths)

@@ -1,0 +1,40 @@
+"""``recollect lab looping``: why the paper's recipe loops, each link measured and cut alone."""
+
+import argparse
+from pathlib import Path
+
+from recollect.cli.arguments import Commands, count
+from recollect.cli.reports import check_out, print_table, progress, write_report
+
+
+def _looping(args: argparse.Namespace) -> None:
+    from recollect.studies import looping
+    from recollect.studies.plots import draw_looping, require
+
+    args.resume = False
+    check_out(args)
+    if args.picture is not None:
+        require()
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    report = looping.run(seeds, args.steps, progress, args.workers)
+    if args.picture is not None:
+        draw_looping(report, args.picture)
+    if args.json or args.out is not None:
+        write_report(args, report, {})
+    if not args.json:
+        print_table(looping.COLUMNS, looping.table(report))
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    looping = commands.add_parser("looping", help="why the paper's recipe loops: each link measured, and cut alone")
+    looping.add_argument("--seeds", type=count, default=32, help="runs an intervention (default: 32)")
+    looping.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    looping.add_argument(
+        "--steps", type=count, default=300_000, help="of each run, a multiple of 40 (default: 300,000)"
+    )
+    looping.add_argument("--workers", type=count, help="threads (default: one per core); results do not depend on it")
+    looping.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    looping.add_argument("--out", type=Path, help="JSON file to write as well")
+    looping.add_argument("--picture", type=Path, help="PNG file to draw the measures to")
+    looping.set_defaults(run=_looping)

@@ -1,0 +1,132 @@
+"""Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from recollect.agents.base import Agent
+from recollect.engines import loop
+from recollect.envs.base import Environment
+from recollect.store import trees
+from recollect.training.bins import Bins
+from recollect.training.group import Group, Limits
+from recollect.training.reports import Result
+
+
+def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[str, Any]:
+    """The form of the snapshots, found without computing or compiling anything."""
+    agents = jax.eval_shape(lambda: loop.broadcast(agent, seeds))
+    numbers = jax.ShapeDtypeStruct((seeds,), jnp.uint32)
+    runs = jax.eval_shape(lambda a, s: loop.start_together(a, env, s, bins), agents, numbers)
+    read = jax.vmap(lambda a, r: loop.read_record(a, env, r.episode, r.steps, r.agent.params))
+    record = jax.eval_shape(read, agents, runs)
+    collected = Bins(seeds, bins, 1, record.query_vectors.shape[1:]).arrays()
+    return {"runs": runs, "collected": collected, "taken": np.int64(0)}
+
+
+class PytreeGroup(Group):
+    """Runs as ``recollect.engines.loop`` has them."""
+
+    def __init__(
+        self,
+        engine: str,
+        agent: Agent,
+        env: Environment,
+        seeds: tuple[int, ...],
+        limits: Limits,
+        records_per_call: int | None,
+        state: Mapping[str, np.ndarray] | None,
+    ):
+        self._engine, self._env, self._seeds, self._limits = engine, env, seeds, limits
+        self._records = records_per_call or loop.RECORDS_PER_CALL[engine]
+        self._agents = loop.broadcast(agent, len(seeds))
+        bins = limits.episodes // limits.bin_size
+        like = state_like(agent, env, len(seeds), bins)
+        _refuse_too_large(sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values()), len(seeds))
+        self._bins = Bins(len(seeds), bins, limits.bin_size, like["collected"]["query_vectors"].shape[2:])
+        if state is None:
+            self._runs, self._taken = loop.start(self._agents, env, jnp.array(seeds, jnp.uint32), bins), 0
+        else:
+            saved = trees.restore(state, like)
+            self._bins.restore(saved["collected"])
+            self._runs, self._taken = jax.tree.map(_copied, saved["runs"]), int(saved["taken"])
+
+    @property
+    def steps(self) -> np.ndarray:
+        """[seed]: steps taken."""
+        return np.asarray(self._runs.steps)
+
+    @property
+    def episodes(self) -> np.ndarray:
+        """[seed]: episodes finished."""
+        return np.asarray(self._runs.episode)
+
+    @property
+    def faults(self) -> np.ndarray:
+        """[seed]: steps at which something was not finite."""
+        return np.asarray(self._runs.faults)
+
+    @property
+    def taken(self) -> int:
+        """Steps of every run, those after its end included."""
+        return self._taken
+
+    @property
+    def over(self) -> bool:
+        """Whether every run has its episodes or its steps."""
+        return bool((self.episodes >= self._limits.episodes).all()) or self._taken >= self._limits.max_steps
+
+    def advance(self) -> list[dict[str, Any]]:
+        """One compiled call; gives the bins that it completed."""
+        self._runs, records = loop.advance(
+            self._engine, self._agents, self._env, self._runs, self._limits, self._records
+        )
+        self._taken += self._records * loop.RECORD
+        return self._bins.add(self._seeds, jax.device_get(records), np.asarray(self._runs.sums))
+
+    def recent_return(self) -> float:
+        """Mean over runs of their last complete bin; NaN before the first."""
+        return self._bins.recent_return()
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """All that is needed to continue, by name."""
+        return trees.flatten({"runs": self._runs, "collected": self._bins.arrays(), "taken": np.int64(self._taken)})
+
+    def result(self) -> Result:
+        """What came of it."""
+        bins = self._bins
+        return Result(
+            seeds=self._seeds,
+            episodes=bins.bin_size * np.arange(1, bins.bins + 1),
+            returns=bins.returns,
+            lengths=bins.lengths,
+            write_weights=bins.write_weights,
+            query_vectors=bins.query_vectors,
+            steps=self.steps,
+            finished=self.episodes >= self._limits.episodes,
+            agent_states=self._runs.agent,
+        )
+
+
+def _copied(leaf: Any) -> Array:
+    """A copy that compiled calls may write over; ``jnp.array`` would compile a program for each shape."""
+    return jax.device_put(leaf.copy()) if isinstance(leaf, np.ndarray) else jnp.array(leaf)
+
+
+def _refuse_too_large(needed: int, runs: int) -> None:
+    """Refuse what cannot fit, by its bytes, before any of them is asked for."""
+    stats = jax.devices()[0].memory_stats() or {}
+    there = stats.get("bytes_limit")
+    if there is None and hasattr(os, "sysconf"):
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if there is not None and needed > there:
+        raise ValueError(
+            f"{runs} runs need {needed:,} bytes of state, this machine has {there:,}: "
+            "take a smaller memory_size, or fewer seeds at once"
+        )

@@ -1,0 +1,88 @@
+"""The engine of an agent: the fastest that can serve, and why another cannot."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
+from recollect.agents.base import register
+from recollect.agents.realtime import RealTimeActorCritic
+from recollect.engines import choice
+from recollect.engines.host import Host
+from recollect.envs.signed_informant import SignedInformant
+from recollect.training.batch import train
+
+ENV = SecretInformant(length=2, actions=2)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Own(EpisodicActorCritic):
+    """An agent that somebody else wrote."""
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="with a GPU others are chosen")
+@pytest.mark.parametrize(
+    ("agent", "env", "options", "engine", "why"),
+    [
+        (EpisodicActorCritic(), ENV, {}, "cpu", "JAX finds no GPU here"),
+        (RecurrentActorCritic(), ENV, {}, "cpu", "written for EpisodicActorCritic, not for RecurrentActorCritic"),
+        (EpisodicActorCritic(activation="relu"), ENV, {}, "jax", "does not know activation='relu' (known: 'tanh')"),
+        (EpisodicActorCritic(), SignedInformant(2), {}, "jax", "for SecretInformant, not for SignedInformant"),
+        (RecurrentActorCritic(), SignedInformant(2), {}, "jax", "for SecretInformant, not for SignedInformant"),
+        (RecurrentActorCritic(), ENV, {"max_episode_length": 9}, "jax", "does not know max_episode_length=9"),
+        (RealTimeActorCritic(), ENV, {}, "jax", "for EpisodicActorCritic, not for RealTimeActorCritic"),
+        (Own(), ENV, {}, "jax", "for EpisodicActorCritic, not for Own"),
+    ],
+)
+def test_training_takes_the_fastest_and_says_why_not_another(agent, env, options, engine, why):
+    found = choice.for_training(agent, env, **options)
+    assert found.engine == engine
+    faster = choice.NAMES[choice.NAMES.index(engine) - 1]
+    assert why in found.passed_over[faster] and why in str(found)
+    with pytest.raises(ValueError) as refused:
+        choice.for_training(agent, env, engine=faster, **options)
+    assert f"engine='{faster}' cannot serve here: " in str(refused.value) and why in str(refused.value)
+    assert choice.for_training(agent, env, engine="jax") == choice.Choice("jax")
+
+
+@pytest.mark.parametrize(
+    ("agent", "copies", "shared", "engine", "why"),
+    [
+        (EpisodicActorCritic(), 1, False, "cpu", None),
+        (RecurrentActorCritic(), 3, False, "cpu", None),
+        (EpisodicActorCritic(), 3, True, "jax", "the 3 copies share one agent"),
+        (EpisodicActorCritic(activation="relu", forgetting=0.1), 1, False, "jax", "activation='relu' (known: 'tanh')"),
+        (RecurrentActorCritic(activation="relu"), 1, False, "jax", "does not know activation='relu'"),
+        (Own(), 1, False, "jax", "the recurrent agents, not for Own"),
+    ],
+)
+def test_a_learner_likewise(agent, copies, shared, engine, why):
+    found = choice.for_learner(agent, copies, shared)
+    assert found.engine == engine
+    host = choice.host_for(agent, 5, 2, copies, shared)
+    assert isinstance(host, Host) == (engine == "jax")
+    assert isinstance(choice.host_for(agent, 5, 2, copies, shared, engine="jax"), Host)
+    if why is not None:
+        assert why in found.passed_over["cpu"]
+        with pytest.raises(ValueError, match="engine='cpu' cannot serve here"):
+            choice.host_for(agent, 5, 2, copies, shared, engine="cpu")
+
+
+def test_an_engine_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="engine='gpu': choose one of 'auto', 'cuda', 'cpu', 'jax'"):
+        choice.for_training(EpisodicActorCritic(), ENV, engine="gpu")
+    with pytest.raises(ValueError, match="engine='cuda': choose one of 'auto', 'cpu', 'jax'"):
+        choice.for_learner(EpisodicActorCritic(), engine="cuda")
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="with a GPU others are chosen")
+@pytest.mark.parametrize("agent", [EpisodicActorCritic(memory_size=2, hidden=4), RecurrentActorCritic(width=4)])
+def test_the_public_function_takes_the_compiled_loop_and_says_so(agent):
+    result = train(agent, ENV, 20, (0, 1), bins=2)
+    assert result.engine == "cpu" and result.finished.all() and "cuda" in result.passed_over
+    assert jax.tree.structure(result.agent_states) == jax.tree.structure(
+        jax.eval_shape(lambda: agent.init(jax.random.key(0), ENV.observation_size, ENV.num_actions))
+    )
+    assert {leaf.shape[0] for leaf in jax.tree.leaves(result.agent_states)} == {2}

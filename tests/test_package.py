@@ -1,0 +1,74 @@
+"""What is shipped: the wheel's contents, and a first use of it in an environment that has nothing else."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+
+
+def run(*command, cwd=ROOT, ok=True, **options):
+    done = subprocess.run([str(x) for x in command], cwd=cwd, capture_output=True, text=True, check=False, **options)
+    assert (done.returncode == 0) == ok, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with a wheel and a source distribution; hatchling comes from this environment or from the index."""
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", out)
+    return out
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"recollect"}
+    assert "recollect/py.typed" in names and "recollect/studies/baseline.json" in names
+    wrong = [name for name in names if name.endswith((".c", ".pyc")) or "bench/" in name or "/test" in name]
+    assert wrong == []
+    assert wheel.stat().st_size < 2_000_000
+
+
+def test_the_metadata_is_sound(built):
+    run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir())
+
+
+def test_an_empty_environment(built, tmp_path):
+    """``pip install`` of the wheel, then every command of the first level."""
+    (wheel,) = built.glob("*.whl")
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    bin_ = tmp_path / "venv" / "bin"
+    run(bin_ / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[plots]")
+    # Nothing of this checkout may be found, and what tests compile is not what users run.
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "JAX", "XLA", "COV"))}
+
+    def recollect(*words, **options):
+        return run(bin_ / "recollect", *words, cwd=tmp_path, env=clean, **options).stdout
+
+    assert (
+        recollect("--version").strip()
+        == "recollect " + run(sys.executable, "-c", "import recollect; print(recollect.__version__)").stdout.strip()
+    )
+    assert "recollect/TMaze-v0" in recollect("envs", "recollect")
+    small = ["--set", "memory_size=2", "--set", "hidden=4", "--agent", "episodic"]
+    recollect("train", "--env", "CartPole-v1", "--steps", "200", *small, "--out", "cartpole")
+    assert recollect("evaluate", "cartpole", "--episodes", "3").startswith("return ")
+    recollect("inspect", "cartpole", "--limit", "5")
+    assert (tmp_path / "cartpole" / "episode-0.png").stat().st_size > 10_000
+    recollect("reproduce", "fig3", "--episodes", "25", "--seeds", "1", "--no-baseline", "--out", "fig3")
+    recollect("plot", "fig3")
+    assert "finished" in recollect("runs", ".") and "cartpole" in recollect("runs", ".")
+    recollect("verify", "fig3")
+    recollect("resume", "cartpole")
+    recollect("bench", "reservoir", "--capacities", "3", "--items", "20000")
+    recollect("lab", "tune", "1", "--widths", "2", "--rates", "4", "--episodes", "100")
+    refused = run(bin_ / "recollect", "benchmark", "memory", "--tasks", "nothing", cwd=tmp_path, env=clean, ok=False)
+    assert refused.stderr.startswith("recollect: ") and refused.stderr.count("\n") == 1
