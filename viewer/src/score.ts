@@ -118,7 +118,9 @@ export class Score {
     const { steps } = this.episode;
     if (!this.windowed) return [0, steps];
     const shown = Math.min(steps, Math.floor((this.width - this.gutter) / NARROWEST));
-    return [clamp(this.step - Math.floor(shown * 0.7), 0, steps - shown), shown];
+    // The window moves by an eighth of itself at a time: within it only the mark of the step is drawn anew.
+    const by = Math.max(1, Math.floor(shown / 8));
+    return [clamp(by * Math.floor((this.step - Math.floor(shown * 0.7)) / by), 0, steps - shown), shown];
   }
 
   private stepAt(x: number): number {
