@@ -46,5 +46,7 @@ clean:
 
 $(READY): pyproject.toml
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	# PyTorch first and by its release: asked for by a range it would bring gigabytes of GPU packages.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch,onnx]'
 	touch $@

@@ -20,13 +20,15 @@ ROOMS = [
     "store",
     "engines",
     "training",
+    "wrappers",
+    "torch",
     "studies",
     "view",
     "cli",
 ]
 OPTIONAL = {
     "matplotlib": {"studies"},
-    "gymnasium": {"envs", "training", "view"},
+    "gymnasium": {"envs", "training", "view", "wrappers"},
     "minigrid": {"envs"},
     "popgym": {"envs"},
     "bsuite": {"envs"},
@@ -35,6 +37,10 @@ OPTIONAL = {
     "numba": {"reservoir", "engines", "envs", "training", "studies"},
     "optax": {"agents"},
     "cupy": {"engines"},
+    "torch": {"torch"},
+    "safetensors": {"torch"},
+    "onnx": {"torch"},
+    "onnxruntime": set(),
 }
 # A method that shows its own object reaches for the page when it is called, not before.
 LATER = {("training/online.py", "recollect.view")}

@@ -163,8 +163,10 @@ def test_one_failed_group_is_recorded_and_the_rest_go_on(tmp_path, monkeypatch, 
     assert status["agents"]["recurrent"]["finished"] == [None] * 3
     assert status["agents"]["episodic"]["finished"] == [True] * 3
     assert not (tmp_path / "run" / "verdict.json").exists()
-    logged = [json.loads(line)["event"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert logged == ["begun", "failed"]
+    logged = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in logged if line["event"] != "engine"] == ["begun", "failed"]
+    engines = {line["group"]: line["engine"] for line in logged if line["event"] == "engine"}
+    assert engines["episodic-0"] in ("cuda", "cpu", "jax") and "recurrent-0" in engines
 
 
 def test_one_failed_figure_is_recorded_and_the_rest_go_on(tmp_path, monkeypatch, capsys):

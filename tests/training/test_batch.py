@@ -13,7 +13,6 @@ from recollect.engines.loop import start_run, step_run
 from recollect.envs.secret_informant import SecretInformant
 from recollect.errors import RecollectError
 from recollect.training.batch import train, train_iter
-from recollect.training.bins import default_bins
 
 ENV = SecretInformant(length=2, actions=2)
 AGENT = EpisodicActorCritic(memory_size=2, hidden=4)
@@ -243,11 +242,6 @@ def test_wrong_arguments_are_refused(options, message):
     settings = {"agent": AGENT, "env": ENV, "episodes": 200, "seeds": SEEDS, **options}
     with pytest.raises(ValueError, match=message):
         train(**settings)
-
-
-@pytest.mark.parametrize("episodes, bins", [(1, 1), (60, 60), (100, 100), (25_000, 100), (202, 2), (101, 1), (150, 75)])
-def test_default_bins(episodes, bins):
-    assert default_bins(episodes) == bins
 
 
 class Faulty(SecretInformant):

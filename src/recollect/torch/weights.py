@@ -1,0 +1,90 @@
+"""Parameters from JAX to PyTorch and back, and as safetensors files.
+
+A parameter's name is its path in the agent's parameters, as in ``policy.0.weight``.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect.errors import FileError
+from recollect.store import files, trees
+
+LARGEST_FILE = 2**34
+"""Most bytes of a weights file that are read at all."""
+
+_SUM = "recollect.sha256"
+
+
+def to_torch(agent_state: Any) -> dict[str, Tensor]:
+    """The parameters of any of recollect's agents as tensors by name.
+
+    Args:
+        agent_state: what ``agent.init`` and ``agent.step`` return, or ``learner.state()``.
+    """
+    return {name: torch.from_numpy(array) for name, array in trees.flatten(agent_state.params).items()}
+
+
+def from_torch(tensors: Mapping[str, Tensor], agent_state: Any) -> Any:
+    """The agent's state with these parameters; all else in it, the memory among it, stays.
+
+    Args:
+        tensors: as ``to_torch`` or `EpisodicPolicy.weights` gives them; anything missing, left over, of another shape
+            or dtype, or not finite is a ``FileError``.
+        agent_state: a state of the agent they are for.
+    """
+    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    params = trees.restore(arrays, agent_state.params)
+    bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if bad:
+        raise FileError(f"the parameters {', '.join(bad)} are not finite")
+    return agent_state._replace(params=jax.tree.map(jnp.array, params))
+
+
+def save_weights(path: Path | str, tensors: Mapping[str, Tensor], **metadata: str) -> Path:
+    """Write tensors as a safetensors file, whole or not at all, with a checksum that ``load_weights`` compares."""
+    serialize = _safetensors().save
+    own = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    path = Path(path)
+    files.replace(path, serialize(own, metadata={**metadata, _SUM: _checksum(own)}))
+    return path
+
+
+def load_weights(path: Path | str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a damaged one is a ``FileError``. Nothing in it is executed."""
+    path = Path(path)
+    content = files.read(path, LARGEST_FILE)
+    safetensors = _safetensors()
+    try:
+        found = safetensors.load(content)
+        length = int.from_bytes(content[:8], "little")
+        given = json.loads(content[8 : 8 + length]).get("__metadata__", {}).get(_SUM)
+    except Exception as error:
+        raise FileError(f"{path} is not a safetensors file: {type(error).__name__}: {error}") from error
+    if given is not None and given != _checksum(found):
+        raise FileError(f"{path} is damaged: its tensors do not have the checksum it was written with")
+    return found
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    found = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        found.update(tensor.numpy().tobytes())
+    return found.hexdigest()
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError as error:
+        raise ImportError("weights files need safetensors: pip install 'recollect[torch]'") from error
+    return safetensors.torch
