@@ -68,6 +68,35 @@ def test_the_tutorial_solves_its_task(tmp_path):
     assert float(evaluation.split()[1]) > 0.9, evaluation
 
 
+def run_blocks(page, tmp_path, before, *shorter):
+    """The Python of a page, run as a reader would who has done what is in ``before``, with fewer steps."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
+    text = "\n".join(block for block in blocks if not block.startswith(">>>"))  # those are doctests
+    for long, short in shorter:
+        assert long in text, long
+        text = text.replace(long, short)
+    (tmp_path / "page.py").write_text(f"{before}\n{text}\n")
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_examples_of_environments_run(tmp_path):
+    shorter = ("100_000", "400"), ("10_000", "100"), ("20_000", "200"), ("episodes=20", "episodes=1")
+    run_blocks("environments.md", tmp_path, "", *shorter)
+
+
+def test_the_examples_of_reliability_run(tmp_path):
+    before = """
+import recollect
+from recollect.envs.t_maze import TMazeEnv as Errand
+learner = recollect.Learner(recollect.EpisodicActorCritic(memory_size=2), Errand)
+learner.learn(20, folder="runs/errand").save("errand-agent")
+"""
+    run_blocks("reliability.md", tmp_path, before)
+
+
 @pytest.mark.slow
 def test_the_readme_prints_what_it_says(tmp_path):
     """Its first program, and the line below it."""

@@ -38,9 +38,12 @@ OPTIONAL = {
     "optax": {"agents"},
     "cupy": {"engines"},
     "torch": {"torch"},
-    "safetensors": {"torch"},
+    "safetensors": {"store", "torch"},
     "onnx": {"torch"},
     "onnxruntime": set(),
+    "pyarrow": {"reservoir", "cli"},
+    "ray": {"studies"},
+    "optuna": {"studies"},
 }
 # A method that shows its own object reaches for the page when it is called, not before.
 LATER = {("training/online.py", "recollect.view")}

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from recollect.errors import FileError, RecollectError
     from recollect.reservoir.stream import Reservoir
     from recollect.training.batch import Result, train
-    from recollect.training.env_pool import EnvironmentFault
     from recollect.training.online import Learner
+    from recollect.training.returned import EnvironmentFault
 
 _HOME = {
-    "EnvironmentFault": "recollect.training.env_pool",
+    "EnvironmentFault": "recollect.training.returned",
     "EpisodicActorCritic": "recollect.agents.episodic",
     "FileError": "recollect.errors",
     "GeneralActorCritic": "recollect.agents.general",

@@ -10,6 +10,8 @@ from recollect.reservoir import law
 from recollect.studies import estimators as e
 from recollect.studies.estimators import PATH, SEPARATE
 
+pytestmark = pytest.mark.slow
+
 PROBLEMS = pytest.mark.parametrize("problem", [SEPARATE, PATH], ids=["separate", "path"])
 SIZES = pytest.mark.parametrize("n", [1, 2, 3])
 MANY = e.random_agents("any", 50)

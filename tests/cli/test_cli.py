@@ -151,6 +151,7 @@ def test_step_limits_are_positive_numbers(limit, capsys):
     assert "--max-steps" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_small_studies(tmp_path):
     out = tmp_path / "new folder" / "study.json"
     changes = ["--set", "memory_size=2", "--set", "discount=0.9"]

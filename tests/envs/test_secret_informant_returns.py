@@ -9,6 +9,8 @@ import pytest
 from recollect.envs import FORWARD, SecretInformant
 from recollect.envs.gymnasium import SecretInformantEnv
 
+pytestmark = pytest.mark.slow
+
 
 def all_instances(env):
     """Every instance of a small problem; all are equally likely."""

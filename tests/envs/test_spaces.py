@@ -6,6 +6,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 
 from recollect.agents.distributions import Categorical, Gaussian, MultiCategorical
+from recollect.envs import spaces
 from recollect.envs.spaces import NotInSpaceError, SpaceError, actions, observations
 
 
@@ -111,3 +112,80 @@ def test_pictures_are_known():
     assert observations(Box(0, 255, (8, 8, 3), np.uint8)).shape == (8, 8, 3)
     assert observations(Box(0, 1, (3,))).shape is None
     assert gym.spaces.flatdim(Box(0, 255, (8, 8, 3), np.uint8)) == observations(Box(0, 255, (8, 8, 3), np.uint8)).size
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint64, np.int8, np.int64])
+def test_choices_of_any_dtype(kind):
+    space = gym.spaces.MultiDiscrete([2, 3], dtype=kind, start=np.array([0, 1], kind))
+    vector = spaces.observations(space)
+    out = np.zeros(vector.size, np.float32)
+    vector.write(np.array([1, 3], kind), out)
+    assert out.tolist() == [0, 1, 0, 0, 1]
+    for outside in ([2, 1], [0, 0], [0, 4]):
+        with pytest.raises(spaces.NotInSpaceError):
+            vector.write(np.array(outside, kind), out)
+
+
+def write(space, value):
+    vector = spaces.observations(space)
+    out = np.zeros(vector.size, np.float32)
+    vector.write(value, out)
+    return out.tolist()
+
+
+def test_wide_ranges_of_whole_numbers_keep_their_differences():
+    """Scaled to [0, 1], neighbours of such a range would be the same as float32."""
+    wide = gym.spaces.Box(0, 2**31 - 1, (2,), np.int32)
+    assert write(wide, np.array([3, 9], np.int32)) == [3.0, 9.0]
+    endless = gym.spaces.Box(-np.inf, np.inf, (2,), np.int64)
+    assert write(endless, np.array([0, 1_000_000])) == [0.0, 1e6]
+    assert write(gym.spaces.Box(0, 255, (2,), np.uint8), np.array([0, 51], np.uint8)) == [0.0, pytest.approx(0.2)]
+    depth = gym.spaces.Box(0, 65535, (1,), np.uint16)
+    assert write(depth, np.array([65535], np.uint16)) == [1.0]
+    both = gym.spaces.Box(np.array([0, 0]), np.array([10, 2**40]), dtype=np.int64)
+    assert write(both, np.array([5, 5])) == [0.5, 5.0]
+
+
+def test_a_tuple_may_be_given_as_a_list():
+    space = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (1,))])
+    assert write(space, [1, np.array([0.5], np.float32)]) == write(space, (1, np.array([0.5], np.float32)))
+    for wrong in ([1], "ab", {0: 1, 1: 2}, None):
+        with pytest.raises(spaces.NotInSpaceError):
+            write(space, wrong)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["a", "b"],
+        [[0.0], [0.0, 1.0]],
+        np.zeros(2, complex),
+        np.array([None, 0.0]),
+        np.array(["2026-01-01"] * 2, "M8[D]"),
+    ],
+    ids=["text", "ragged", "complex", "object", "datetime"],
+)
+def test_what_holds_no_real_numbers(value):
+    for space in (gym.spaces.Box(-1, 1, (2,)), gym.spaces.Box(0, 9, (2,), np.int8), gym.spaces.MultiBinary(2)):
+        with pytest.raises(spaces.NotInSpaceError, match=r"it holds|it is no array"):
+            write(space, value)
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Box(-1, 1, (0,)), gym.spaces.Dict(), gym.spaces.Tuple([])])
+def test_spaces_that_hold_nothing(space):
+    with pytest.raises(spaces.SpaceError, match="holds no numbers"):
+        spaces.observations(space)
+
+
+def test_descriptions_do_not_depend_on_print_options():
+    rng = np.random.default_rng(0)
+    fine = gym.spaces.Box(-rng.uniform(1, 2, 5), rng.uniform(1, 2, 5), dtype=np.float64)
+    large = gym.spaces.Box(-rng.uniform(1, 2, 500), rng.uniform(1, 2, 500), dtype=np.float64)
+    both = gym.spaces.Dict(a=gym.spaces.Tuple([fine, gym.spaces.MultiDiscrete([2, 3])]), b=large)
+    for space in (fine, large, both, gym.spaces.MultiBinary(3), gym.spaces.Text(3)):
+        known = spaces.describe(space)
+        with np.printoptions(precision=2, threshold=3, suppress=True):
+            assert spaces.describe(space) == known and spaces.is_described_by(space, known)
+    other = gym.spaces.Box(fine.low, np.nextafter(fine.high, 3), dtype=np.float64)
+    assert spaces.describe(other) != spaces.describe(fine)
+    assert not spaces.is_described_by(other, spaces.describe(fine))

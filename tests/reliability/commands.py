@@ -58,7 +58,7 @@ def events(run):
 
 
 def checkpoints_of(run):
-    return sorted(run.glob("checkpoints/*/[0-9]*"))
+    return sorted(run.glob("checkpoints/*/checkpoint-*"))
 
 
 def content(run):

@@ -1,8 +1,10 @@
-"""Fuzzing of every loader: run folder, checkpoint, learner's run, lock, reservoir file. Only own errors may come out.
+"""Fuzzing of every loader and of every command on whole run folders. Only own errors may come out.
 
 What is fed is damaged in two ways: bytes (flipped, cut, repeated, put in) and meaning (a value in the JSON replaced, a
 member removed, an array of another shape), with all sums made right again, so that the checks behind the sums are
-reached as well. ``python tests/reliability/fuzz.py --minutes 10`` is ``make fuzz``; a short run is among the tests.
+reached as well. A whole run folder is changed in its links and names besides, by someone who wants something outside of
+it read, written or removed; every command is run on it, and nothing outside may have changed by then.
+``python tests/reliability/fuzz.py --minutes 10`` is ``make fuzz``; a short run is among the tests.
 """
 
 import argparse
@@ -10,23 +12,30 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import random
 import resource
 import shutil
+import sys
 import tempfile
 import time
 import zipfile
 from pathlib import Path
+from unittest import mock
 
+import gymnasium as gym
 import numpy as np
 
-from recollect import FileError, Learner, RecollectError, Reservoir
+from recollect import FileError, Learner, RecollectError, Reservoir, cli
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.envs.t_maze import TMazeEnv
+from recollect.errors import printable
 from recollect.store import checkpoints, lock, run_folders
 from recollect.studies import reproduce
+from recollect.training import callbacks
 from recollect.training.resuming import resume
 
+ARRAYS = "arrays.safetensors"
 VALUES = [None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, 0.5, -1e308, "", "x", "../../etc/passwd", "\x00", "é" * 50]
 VALUES += [[], {}, [0] * 40, [[[[]]]], {"a": {"b": 1}}, [10**9, 10**9], ["float64"], "object", "O", "<f8", 1e400]
 
@@ -93,7 +102,7 @@ def load_run(path):
     folder = run_folders.RunFolder.reopen(path)
     try:
         plan = reproduce.plan_of(path, folder.config)
-        reproduce._every_of(path, folder.config)
+        run_folders.seconds_between_checkpoints(path, folder.config)
         run_folders.refuse_changes(folder.config, plan.config(), str(path), ("command", "versions", "checkpoints"))
         found = folder.load("a-0", {"x": ((4,), "float64")}, fallback=True)
         folder.cut_metrics({} if found is None else {"a-0": found})
@@ -123,11 +132,11 @@ def fuzz_checkpoint(rng, sound, here):
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(sound / "checkpoints" / "a-0", folder)
     path = checkpoints.listing(folder)[-1]
-    name = rng.choice(["manifest.json", "manifest.json", "arrays.bin", "SHA256SUMS"])
+    name = rng.choice(["manifest.json", "manifest.json", ARRAYS, "SHA256SUMS"])
     content = (path / name).read_bytes()
     (path / name).write_bytes(rarely_bytes(rng, content) if name == "manifest.json" else damage_bytes(rng, content))
     if name != "SHA256SUMS" and rng.random() < 0.8:
-        files = ("manifest.json", "arrays.bin")
+        files = ("manifest.json", ARRAYS)
         sums = (hashlib.sha256((path / name).read_bytes()).hexdigest() for name in files)
         (path / "SHA256SUMS").write_text("".join(f"{s}  {name}\n" for name, s in zip(files, sums, strict=True)))
     with contextlib.suppress(FileError):
@@ -223,8 +232,188 @@ def fuzz_reservoir(rng, sound, here):
     assert len(found.items) <= 4
 
 
+# -- whole folders, and every command on them
+
+
+def entries(path):
+    """Every name in a folder, links as such; none is followed."""
+    return sorted(found for found in path.rglob("*") if not any(above.is_symlink() for above in found.parents))
+
+
+def snapshot(path):
+    """All that can be told of what lies in a folder: names, kinds, targets, contents, times of change."""
+    found = {}
+    for entry in entries(path):
+        state = entry.lstat()
+        content = os.readlink(entry) if entry.is_symlink() else entry.read_bytes() if entry.is_file() else ""
+        # A folder's own time changes with each name in it, which is seen by the names.
+        found[str(entry.relative_to(path))] = (state.st_mode, content, 0 if entry.is_dir() else state.st_mtime_ns)
+    return found
+
+
+def reseal(checkpoint):
+    """Make the sums of a checkpoint right again, as someone would who forges one."""
+    with contextlib.suppress(OSError):
+        sums = (hashlib.sha256((checkpoint / name).read_bytes()).hexdigest() for name in ("manifest.json", ARRAYS))
+        text = "".join(f"{s}  {name}\n" for name, s in zip(("manifest.json", ARRAYS), sums, strict=True))
+        (checkpoint / "SHA256SUMS").unlink()
+        (checkpoint / "SHA256SUMS").write_text(text)
+
+
+def remove(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def mutate_links(rng, run, home):
+    """A name, there already or one that a command writes, becomes a link to what belongs to the user."""
+    written = ["log.jsonl", "metrics.csv", "metrics.jsonl", "status.json", "lock.json", "episode-0.png", "tensorboard"]
+    written += ["checkpoints", "checkpoints/learner", "checkpoints/learner/checkpoint-00000099", "config.json"]
+    written += ["tensorboard/events.out.tfevents.recollect", "figure.png", "verdict.md", ".status.json.00000000.tmp"]
+    place = run / rng.choice(written) if rng.random() < 0.6 else rng.choice(entries(run))
+    if not place.parent.is_dir() or place.parent.is_symlink():
+        return
+    remove(place)
+    target = rng.choice([home / "thesis.tex", home, home / "20260101", home / "new", Path("..") / "home", place])
+    if rng.random() < 0.15 and target == home / "thesis.tex":
+        os.link(target, place)
+    else:
+        place.symlink_to(target)
+
+
+def mutate_names(rng, run, home):
+    """Something is called otherwise, is there twice, is missing, or is another kind of thing."""
+    place, kind = rng.choice(entries(run)), rng.random()
+    odd = [
+        "20260101",
+        "checkpoint-99999999",
+        ".old-thesis",
+        ".recollect-new-01234567",
+        "\x1b[2J",
+        "a\nb",
+        "é" * 60,
+        "-rf",
+    ]
+    other = place.with_name(rng.choice(odd))
+    if kind < 0.4 and not os.path.lexists(other):
+        place.rename(other)
+    elif kind < 0.6:
+        remove(place)
+    elif kind < 0.75 and place.is_file():
+        remove(place)
+        rng.choice([lambda: os.mkfifo(place), lambda: place.mkdir(), lambda: place.write_bytes(b"")])()
+    elif not os.path.lexists(other):
+        shutil.copytree(place, other, symlinks=True) if place.is_dir() else shutil.copyfile(
+            place, other, follow_symlinks=False
+        )
+
+
+def mutate_json(rng, run, home):
+    """A value in the config, the status or a checkpoint's manifest: paths, modules, terminal escapes, odd types."""
+    files = [path for path in entries(run) if path.suffix in (".json", ".jsonl") and path.is_file()]
+    files = [path for path in files if not path.is_symlink()]
+    if not files:
+        return
+    place = rng.choice(files)
+    content = place.read_bytes()
+    try:
+        value = json.loads(content.splitlines()[0] if place.suffix == ".jsonl" else content)
+    except (ValueError, IndexError):
+        return
+    kind = rng.random()
+    if kind < 0.3 and isinstance(value, dict):
+        outside = rng.choice([str(home), str(home / "20260101"), "../home"])
+        forged = {"class": "Checkpoint", "options": {"every": 1, "folder": outside}}
+        meta = value.get("meta") if isinstance(value.get("meta"), dict) else {}
+        config = meta.get("config") if isinstance(meta.get("config"), dict) else {}
+        for owner in (value, meta, config):
+            if isinstance(owner.get("learning"), dict):
+                owner["learning"]["callbacks"] = [forged]
+    elif kind < 0.4 and isinstance(value, dict):
+        value |= {"status": "\x1b]0;x\x07", "error": ["\x1b[2J"], "command": {"a": 1}, "host": "\x1b[1m", "pid": [1]}
+    else:
+        value = damage_value(rng, value)
+    lines = content.splitlines(keepends=True)[1:] if place.suffix == ".jsonl" else []
+    place.write_bytes(json.dumps(value).encode() + b"\n" + b"".join(lines))
+    if place.name == "manifest.json":
+        reseal(place.parent)
+
+
+def mutate_bytes(rng, run, home):
+    files = [path for path in entries(run) if path.is_file() and not path.is_symlink()]
+    if files:
+        place = rng.choice(files)
+        place.write_bytes(damage_bytes(rng, place.read_bytes()))
+        if place.name in (ARRAYS, "manifest.json"):
+            reseal(place.parent)
+
+
+MUTATIONS = (mutate_links, mutate_links, mutate_names, mutate_json, mutate_json, mutate_bytes)
+COMMANDS = (("runs",), ("runs", "--json"), ("verify",), ("evaluate", "--episodes", "1"), ("inspect", "--limit", "3"))
+COMMANDS += (("resume",), ("resume", "--fallback"), ("resume", "--allow-inexact", "--break-lock"), ("plot",))
+
+
+def run_command(words):
+    """As ``cli.main``, which shows other errors as well: here only the library's own may come out."""
+    arguments = cli.parser().parse_args(words)
+    try:
+        arguments.run(arguments)
+    except RecollectError as error:
+        print(printable(error), file=sys.stderr)
+        return True
+    except ValueError as error:
+        assert "give it as env" in str(error), f"{words[0]}: {type(error).__name__}: {error}"
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def bounded():
+    """What a file asks for in vain amounts of is not done: that takes long, and harms nobody."""
+    go_on, evaluate = Learner.go_on, Learner.evaluate
+
+    def short(self, *arguments, **options):
+        if self.goal - self.steps > 100:
+            raise RecollectError("too long to try")
+        go_on(self, *arguments, **options)
+
+    def few(self, episodes=100, **options):
+        return evaluate(self, min(episodes, 3), **options)
+
+    with mock.patch.object(Learner, "go_on", short), mock.patch.object(Learner, "evaluate", few):
+        yield
+
+
+def fuzz_folder(rng, sound, here):
+    """A whole run folder, changed in several ways: every command on it, and nothing outside of it has changed."""
+    outer = here / "outer"
+    shutil.rmtree(outer, ignore_errors=True)
+    home, run = outer / "home", outer / "run"
+    for name in ("thesis.tex", "20260101/photo", "20260102/photo", ".old-letters/letter"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(name)
+    shutil.copytree(sound / "folder", run)
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        rng.choice(MUTATIONS)(rng, run, home)
+    before, links = snapshot(home), (home / "thesis.tex").stat().st_ino
+    refused = False
+    for command in rng.sample(COMMANDS, 4):
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told), bounded():
+            refused = run_command([command[0], str(run), *command[1:]]) or refused
+        assert snapshot(home) == before, f"{command} changed what is outside of the folder"
+        assert sorted(os.listdir(outer)) == ["home", "run"], f"{command} made something outside of the folder"
+        said = told.getvalue()
+        assert "\x1b" not in said and "\x07" not in said, f"{command} printed a control character"
+    assert (home / "thesis.tex").stat().st_ino == links
+    if refused:
+        raise RecollectError("refused")
+
+
 LOADERS = {"run": fuzz_run, "checkpoint": fuzz_checkpoint, "learner": fuzz_learner}
-LOADERS |= {"lock": fuzz_lock, "reservoir": fuzz_reservoir}
+LOADERS |= {"lock": fuzz_lock, "reservoir": fuzz_reservoir, "folder": fuzz_folder}
 
 
 def make_sound(here):
@@ -239,7 +428,14 @@ def make_sound(here):
     learner = Learner(EpisodicActorCritic(memory_size=2, hidden=3), lambda: TMazeEnv(length=2), check=False)
     learner.learn(10, log_every=4, folder=here / "sound" / "learner")
     learner.goal = 20
-    learner._checkpoint()
+    learner.save(here / "sound" / "learner")
+    if "FuzzedMaze-v0" not in gym.registry:
+        gym.register("FuzzedMaze-v0", entry_point=TMazeEnv, kwargs={"length": 2})
+    watched = Learner(EpisodicActorCritic(memory_size=2, hidden=3), "FuzzedMaze-v0", check=False)
+    watch = [callbacks.Checkpoint(5), callbacks.Evaluate(5, 1), callbacks.EarlyStop(9.0)]
+    watched.learn(10, log_every=4, folder=here / "sound" / "folder", callbacks=watch, log="tensorboard")
+    watched.goal = 14
+    watched.save(here / "sound" / "folder")
     reservoir = Reservoir(4, seed=0)
     reservoir.extend(["a", 1, (2.5, None), np.arange(3), {"k": b"x"}, *range(20)], np.ones(25))
     reservoir.save(here / "sound" / "reservoir")
@@ -252,10 +448,12 @@ def fuzz(seconds, seed=0, loaders=tuple(LOADERS), say=lambda text: None, least=0
     with tempfile.TemporaryDirectory() as place:
         here = Path(place)
         sound = make_sound(here)
+        # What takes milliseconds is fed more often than what makes environments and compiles.
+        turns = [name for name in loaders for _ in range(1 if name in ("learner", "folder") else 10)]
         end, number = time.monotonic() + seconds, 0
         while time.monotonic() < end or number < least:
             number += 1
-            name = loaders[number % len(loaders)]
+            name = turns[number % len(turns)]
             rng = random.Random(f"{seed} {number}")
             count[name]["fed"] += 1
             try:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect import EpisodicActorCritic, FileError, RecurrentActorCritic, SecretInformant, prng
+from recollect import EpisodicActorCritic, FileError, RecollectError, RecurrentActorCritic, SecretInformant, prng
 from recollect.engines import loop
 from recollect.envs.base import TimeStep
 from recollect.store import checkpoints, trees
@@ -165,7 +165,7 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(agent):
         pays, sees = start["runs.env.2"].copy(), start["runs.env.3"].copy()
         pays[:first] = sees[:first] = 0.0
         state = {**start, "runs.env.2": pays, "runs.env.3": sees}
-        with pytest.raises(batch.RecollectError) as raised:
+        with pytest.raises(RecollectError) as raised:
             list(train_iter(agent, env, 10, seeds, bins=1, records_per_call=2, state=state))
         message = str(raised.value)
         assert (
@@ -199,7 +199,9 @@ def test_a_memory_of_a_billion_is_refused_by_its_bytes():
         EpisodicActorCritic(memory_size=10**9)
     for memory in ("fifo", "uniform"):
         agent = EpisodicActorCritic(memory_size=10**9, memory=memory)
-        with pytest.raises(ValueError, match=r"2 runs need [\d,]{13,} bytes of state, this machine has [\d,]+: take a"):
+        with pytest.raises(
+            ValueError, match=r"the states of 2 runs need [\d,]{13,} bytes, this machine has [\d,]+: take a"
+        ):
             next(train_iter(agent, ENV, 10, (0, 1)))
 
 

@@ -1,8 +1,10 @@
 """A learner that was saved anywhere goes on to the same bits: parameters, memory, statistics and metrics."""
 
+import copy
 import errno
 import functools
 import json
+import pickle
 import shutil
 import signal
 import time
@@ -25,11 +27,12 @@ from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files, lock, run_folders, trees
 from recollect.store.interrupts import Interrupted
-from recollect.training import callbacks, env_pool
+from recollect.training import callbacks, env_pool, inspection
 from recollect.training import online as learner_module
-from recollect.training.env_pool import EnvironmentFault, NotRepeatableError
+from recollect.training.env_pool import NotRepeatableError
 from recollect.training.normalization import Normalizer
 from recollect.training.resuming import resume
+from recollect.training.returned import EnvironmentFault
 from reliability import commands
 
 NATIVE = EpisodicActorCritic(memory_size=2, hidden=4)
@@ -184,17 +187,73 @@ def test_callbacks_are_remembered(tmp_path, one_by_one):
     assert resume(tmp_path / "own", Walk, callbacks=[]).steps == 9
 
 
-def test_evaluating_in_the_one_environment_there_is(tmp_path, one_by_one):
-    """The episode under way is lost by it, and training goes on in a new one, resumed or not."""
+def test_nobody_plays_in_the_environment_that_is_learned_in(tmp_path, one_by_one):
+    """Evaluation, inspection and their callbacks take another one, or say why they cannot; training goes on exactly."""
+    learner, whole = (Learner(NATIVE, Walk(), seed=2, check=False) for _ in range(2))
+    whole.learn(60, log_every=10, folder=tmp_path / "whole")
+    learner.learn(25, log_every=10, folder=tmp_path / "run")
+    for attempt in (
+        lambda: learner.evaluate(1),
+        lambda: inspection.play(learner),
+        lambda: learner.evaluate(1, env=learner.env),
+        lambda: learner.learn(5, callbacks=[callbacks.Evaluate(2)]),
+    ):
+        with pytest.raises(RecollectError, match=r"one Walk and is learning in it|environment that is learned in"):
+            attempt()
+    assert learner.steps == 25
+    assert len(learner.evaluate(2, env=Walk).returns) == 2 and inspection.play(learner, env=Walk())
+    with pytest.raises(RecollectError, match=r"env has the action space .*, the learner's is"):
+        learner.evaluate(1, env=Continuous)
+    learner.learn(35, log_every=10)
+    assert bits(learner) == bits(whole)
 
-    def learn(folder):
-        learner = Learner(NATIVE, Walk(), seed=2, check=False)
-        return learner.learn(60, log_every=10, folder=tmp_path / folder, callbacks=[callbacks.Evaluate(20, 1)])
 
-    whole = learn("whole")
-    interrupted(35, lambda: learn("run"))
-    found = resume(tmp_path / "run", Walk())
-    assert bits(found) == bits(whole) and rows(tmp_path / "run") == rows(tmp_path / "whole")
+@pytest.mark.parametrize("kind", ["instance", "factory"])
+def test_an_environment_that_someone_else_reset_is_brought_back(kind, tmp_path):
+    """Between two calls, by ``learner.env`` or by whoever holds the environment: no transition is spliced."""
+    whole = Learner(NATIVE, Walk, seed=2, check=False).learn(60, log_every=10, folder=tmp_path / "whole")
+    learner = Learner(NATIVE, Walk() if kind == "instance" else Walk, seed=2, check=False)
+    for k in range(6):
+        learner.learn(10, log_every=10, folder=tmp_path / "run")
+        learner.env.reset(seed=k)
+        learner.env.step(0)
+    assert bits(learner) == bits(whole) and learner.exact and rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert copy.deepcopy(learner.env).reset(seed=1)[0].shape == (3,) and pickle.loads(pickle.dumps(learner.env))
+    learner.close()
+    assert not vars(learner.env).keys() & {"reset", "step"}
+
+
+def test_an_environment_that_someone_else_reset_and_that_does_not_come_again(tmp_path):
+    learner = Learner(NATIVE, LooseWalk(), seed=4, check=False).learn(10, folder=tmp_path / "run")
+    while learner.fleet.lengths == [0]:
+        learner.advance(1)
+    learner.env.reset(seed=0)
+    with pytest.warns(RuntimeWarning, match="LooseWalk was reset or stepped outside of training"):
+        learner.learn(10)
+    assert not learner.exact and commands.read_json(tmp_path / "run" / "status.json")["exact"] is False
+
+
+def test_a_second_call_is_resumed_with_its_own_settings(tmp_path, one_by_one):
+    """Its interval of rows, its callbacks, its limits; a callback of one's own is asked for."""
+
+    def learn(folder, watch, moment=None):
+        learner = make("native").learn(20, log_every=10, folder=tmp_path / folder)
+        again = functools.partial(learner.learn, 80, log_every=25, callbacks=watch, checkpoint_every=33.0)
+        if moment is None:
+            return again()
+        interrupted(moment, again)
+
+    watch = [callbacks.EarlyStop(-1e9, patience=3), callbacks.Evaluate(30, 1)]
+    whole = learn("whole", [*watch, lambda learner, row: None])
+    assert whole.steps == 95 and [row["steps"] for row in rows(tmp_path / "whole")] == [10, 20, 45, 70, 95]
+    learn("run", [callbacks.EarlyStop(-1e9, patience=3), callbacks.Evaluate(30, 1)], 37)
+    found = resume(tmp_path / "run", Walk)
+    assert bits(found) == bits(whole) and rows(tmp_path / "run") == rows(tmp_path / "whole") and found.exact
+    assert found._learning["checkpoint_every"] == 33.0
+    learn("own", [lambda learner, row: None], 37)
+    with pytest.raises(FileError, match="callbacks of your own"):
+        resume(tmp_path / "own", Walk)
+    assert [row["steps"] for row in rows(resume(tmp_path / "own", Walk, callbacks=[]).folder)][-3:] == [70, 95, 100]
 
 
 NAMED = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "FrozenLake-v1", "Blackjack-v1", "recollect/TMaze-v0")
@@ -286,7 +345,7 @@ def test_an_environment_that_ignores_its_seed_is_refused(env, what, tmp_path, on
     while learner.fleet.lengths != [2]:
         assert learner.steps < 1000
         learner.advance(1)
-    learner._checkpoint()
+    learner.save(run)
     before = commands.content(run)
     message = f"{env.__name__} does not give the same episode again for the same seed and actions: {what}"
     with pytest.raises(
@@ -369,7 +428,7 @@ def test_a_memory_of_a_billion_is_refused_by_its_bytes():
     options = {"copies": 20, "learners": "each", "check": False}
     for memory in ("fifo", "uniform"):
         with pytest.raises(
-            ValueError, match=r"copies=20: their state takes [\d,]{13,} bytes, this machine has [\d,]+: take"
+            ValueError, match=r"copies=20: the agent's state and observations need [\d,]{13,} bytes, this machine has"
         ):
             Learner(NATIVE.replace(memory_size=10**9, memory=memory), Walk, **options)
 
@@ -407,8 +466,8 @@ def test_no_module_is_imported_because_a_file_names_it(tmp_path, monkeypatch, ca
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     learner = Learner(NATIVE, "CartPole-v1", check=False).learn(5, folder=tmp_path / "run")
-    learner._id["id"] = "evil:CartPole-v1"
-    learner._checkpoint()
+    learner._made["id"] = "evil:CartPole-v1"
+    learner.save(tmp_path / "run")
     with pytest.raises(FileError, match="names a module to import, 'evil:CartPole-v1': give it as env"):
         Learner.load(tmp_path / "run")
     for command in ("evaluate", "inspect"):
@@ -431,7 +490,7 @@ def whole(tmp_path_factory):
 
 
 def test_damage_is_refused_or_passed_over(stopped, whole):
-    newest = checkpoints.listing(stopped / "checkpoints" / "learner")[-1] / "arrays.bin"
+    newest = checkpoints.listing(stopped / "checkpoints" / "learner")[-1] / "arrays.safetensors"
     found = bytearray(newest.read_bytes())
     found[len(found) // 2] ^= 4
     newest.write_bytes(found)
@@ -514,19 +573,20 @@ def test_what_fails_leaves_the_folder_free_and_says_why(tmp_path):
 
 def test_a_full_disk(tmp_path, whole, one_by_one, monkeypatch):
     """The path is named, the checkpoint before is intact and nothing half-written is listed; given room, it goes on."""
-    run, write, left = tmp_path / "run", files.write, [20]
+    run, put, left = tmp_path / "run", files._put, [33]
 
-    def full(path, *parts):
+    def full(handle, *parts):
         left[0] -= 1
         if left[0] < 0:
+            put(handle, b"".join(map(bytes, parts))[:7])
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, *parts)
+        put(handle, *parts)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write", full)
+        patch.setattr(files, "_put", full)
         with pytest.raises(RecollectError, match=r"cannot write the checkpoint .*run.*No space left on device"):
             make("native").learn(60, log_every=10, folder=run, callbacks=[callbacks.Checkpoint(10)])
-    assert [wrong for _, wrong in run_folders.verify(run) if wrong] == [] and not list(run.rglob(".new-*"))
+    assert [wrong for _, wrong in run_folders.verify(run) if wrong] == [] and not list(run.rglob(".recollect-*"))
     assert not (run / "lock.json").exists() and run_folders.summary(run)["status"] == "stopped", (
         "nor could the status be written"
     )

@@ -168,9 +168,10 @@ def test_merged_state_is_that_of_the_joint_stream():
     assert c.items == c.indices.tolist() and np.array_equal(c.weights, w[c.indices])
     assert c.log_ratios() == pytest.approx(law.log_ratios(np.log(w), n), abs=1e-11)
     state = in_logs(c)
-    for slot in state.order:
-        expected = law.log_ratios(np.log(w[: state.index[slot]]), min(n, int(state.index[slot])))
+    for rank, slot in enumerate(state.order, 1):  # an item's rank only falls: ratios beyond it are not kept
+        expected = law.log_ratios(np.log(w[: state.index[slot]]), min(rank, int(state.index[slot])))
         assert state.rows[slot, 1 : len(expected) + 1] == pytest.approx(expected, abs=1e-11)
+        assert (state.rows[slot, rank + 1 :] == -np.inf).all()
     assert c.inclusion_probabilities() == pytest.approx(law.inclusion_probabilities(np.log(w), n)[c.indices])
     c.extend(range(10_000), np.ones(10_000))
     assert c.seen == 10_900

@@ -12,6 +12,8 @@ from recollect.store import checkpoints, run_folders, trees
 from recollect.store.provenance import BITS_DEPEND_ON, versions
 from recollect.training.resuming import resume
 
+pytestmark = pytest.mark.slow
+
 OLD = Path(__file__).parents[1] / "fixtures" / "release-0.1"
 RUNS = ("learner-whole", "learner-interrupted", "figure-whole", "figure-interrupted")
 OF_THE_CLOCK = {"seconds", "steps_per_second"}

@@ -15,6 +15,8 @@ from recollect.envs import SecretInformant, TMaze
 from recollect.errors import FileError
 from recollect.studies import lengths
 
+pytestmark = pytest.mark.slow
+
 
 def curves(*runs):
     """Returns [seed, 20 blocks], each seed from (blocks, return) pieces; NaN after the last."""

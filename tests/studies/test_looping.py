@@ -14,6 +14,8 @@ from recollect.envs.base import TimeStep
 from recollect.envs.secret_informant import FORWARD
 from recollect.studies import looping, scalar
 
+pytestmark = pytest.mark.slow
+
 ENV = looping.ENV
 AGENT = EpisodicActorCritic.preset("paper", memory_size=3)
 STATES = np.asarray(ENV.states, np.float64)

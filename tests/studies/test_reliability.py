@@ -7,6 +7,8 @@ from recollect.errors import RecollectError
 from recollect.studies import reliability
 from recollect.studies.reliability import Sample, judge
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_endless_episode_stays_flat():
     """40,000 steps of one episode; ``recollect lab endless`` is the same for ten million."""

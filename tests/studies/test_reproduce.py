@@ -17,6 +17,8 @@ from recollect.studies import reproduce
 from recollect.studies.reproduce import Standing, make_plan
 from recollect.training.batch import Progress, Result
 
+pytestmark = pytest.mark.slow
+
 FILES = ["checkpoints", "config.json", "figure.png", "figure.svg", "log.jsonl", "metrics.jsonl", "status.json"]
 FILES += ["verdict.json", "verdict.md"]
 

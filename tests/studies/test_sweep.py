@@ -8,7 +8,8 @@ import os
 import pytest
 
 from recollect import FileError, RecollectError, cli
-from recollect.studies import sweep, tune
+from recollect.studies import executors, sweep, tune
+from studies.ray_scenario import dies_once, work
 
 
 def units(done, broken=()):
@@ -58,7 +59,7 @@ def test_units_in_processes_are_those_in_this_one(tmp_path):
 def test_a_process_that_dies_fails_its_units(tmp_path):
     """And does not keep the sweep waiting."""
     rows, errors = sweep.run_all({"a": functools.partial(os._exit, 3), "b": functools.partial(os._exit, 3)}, {}, jobs=2)
-    assert rows == {} and all("BrokenProcessPool" in error for error in errors.values()) and len(errors) == 2
+    assert rows == {} and all("WorkerLostError" in error for error in errors.values()) and len(errors) == 2
 
 
 def test_nothing_is_kept_without_a_place(tmp_path, monkeypatch):
@@ -91,3 +92,70 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert tried == [3] and [row["width"] for row in json.loads(out.read_text())["rows"]] == [2, 3, 4]
     assert cli.main([*words[:3], "2,3", *words[4:], "--resume"]) == 1
     assert "widths: was [2, 3, 4], is [2, 3]" in capsys.readouterr().err
+
+
+def test_an_interrupted_sweep_names_its_journal(tmp_path, monkeypatch, capsys):
+    """What is done is kept, and the message says where and how it goes on."""
+
+    def stop():
+        raise KeyboardInterrupt
+
+    units = {"a": lambda: {"x": 1}, "b": stop}
+    with pytest.raises(KeyboardInterrupt, match=r"what was done is in .*report\.json\.rows\.jsonl; .* --resume"):
+        sweep.run_all(units, {}, tmp_path / "report.json")
+    found, errors = sweep.run_all({**units, "b": lambda: {"x": 2}}, {}, tmp_path / "report.json", resume=True)
+    assert found == {"a": {"x": 1}, "b": {"x": 2}} and errors == {}
+    with pytest.raises(KeyboardInterrupt, match="nothing was kept; --out FILE"):
+        sweep.run_all(units, {})
+    monkeypatch.setattr("recollect.studies.benchmark.pair", lambda *a, **k: stop())
+    words = ["benchmark", "memory", "--tasks", "t-maze-40", "--seeds", "1", "--jobs", "1"]
+    assert cli.main([*words, "--out", str(tmp_path / "bench.json")]) == 130
+    assert "bench.json.rows.jsonl; the same command with --resume does the rest" in capsys.readouterr().err
+
+
+def test_the_driver_is_killed(tmp_path):
+    """kill -9 in the middle: finished units have their line, --resume does the rest, none twice."""
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    out = tmp_path / "report.json"
+    code = (
+        "import functools, pathlib, time; from recollect.studies import sweep\n"
+        "if __name__ == '__main__':\n"
+        "    works = {str(k): functools.partial(time.sleep, 0.05 if k < 3 else 600) for k in range(6)}\n"
+        f"    sweep.run_all(works, {{}}, pathlib.Path({str(out)!r}), jobs=2)\n"
+    )
+    script = tmp_path / "drive.py"
+    script.write_text(code)
+    driver = subprocess.Popen([sys.executable, script], start_new_session=True)
+    journal, deadline = sweep.journal_of(out), time.monotonic() + 120
+    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"unit") < 3):
+        time.sleep(0.1)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    works = {str(k): functools.partial(math.sqrt, float(k)) for k in range(6)}
+    rows, errors = sweep.run_all(works, {}, out, resume=True)
+    assert errors == {} and list(rows) == list("012345") and rows["0"] is None and rows["5"] == math.sqrt(5.0)
+    units = [json.loads(line)["unit"] for line in journal.read_bytes().splitlines() if b'"unit"' in line]
+    assert sorted(units) == list("012345")
+
+
+def test_a_worker_that_dies_once_is_no_error(tmp_path):
+    said: list[str] = []
+    works = {"a": functools.partial(dies_once, 3, str(tmp_path / "marker")), "b": functools.partial(math.sqrt, 4.0)}
+    assert sweep.run_all(works, {}, say=said.append, jobs=2) == ({"a": work(3), "b": 2.0}, {})
+    assert sum("again, attempt 2 of 3" in text for text in said) == 1
+
+
+def test_versions_are_compared(monkeypatch):
+    """A worker that has another version than the driver ends the sweep, by name."""
+    monkeypatch.setattr(executors, "_expected", lambda: {"numpy": "0.1", "numba": "0.2"})
+    with pytest.raises(executors.VersionsDifferError, match=r"numpy '2.*the driver has '0\.1'; numba"):
+        sweep.run_all({name: functools.partial(math.sqrt, 4.0) for name in "ab"}, {}, jobs=2)
+
+
+def test_places_that_are_not_known():
+    with pytest.raises(RecollectError, match="local, ray and ray://HOST:PORT are known"):
+        executors.make("mars", 2)

@@ -10,8 +10,8 @@ import functools
 import sys
 
 from recollect._version import __version__
-from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, view
-from recollect.errors import RecollectError
+from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample, view
+from recollect.errors import RecollectError, printable
 from recollect.store.interrupts import EXIT_INTERRUPTED, Interrupted
 
 DESCRIPTION = "Reinforcement-learning agents that learn online what to remember."
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("-V", "--version", action="version", version=f"recollect {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for subject in (learners, view, reproduce, benchmark, runs, plot, bench, lab):
+    for subject in (learners, view, reproduce, benchmark, sample, runs, plot, bench, lab):
         subject.register(commands)
     return top
 
@@ -61,12 +61,12 @@ def main(argv: list[str] | None = None) -> int:
     try:
         args.run(args)
     except (RecollectError, OSError, ValueError) as error:
-        print(f"recollect: {error}", file=sys.stderr)
+        print(f"recollect: {printable(error, 20_000)}", file=sys.stderr)
         return 1
     except Interrupted:
         print("recollect: interrupted; recollect resume goes on with it", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except KeyboardInterrupt:
-        print("recollect: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"recollect: interrupted{f'; {error}' if str(error) else ''}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0

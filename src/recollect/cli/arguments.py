@@ -64,6 +64,16 @@ def setting(text: str) -> tuple[str, object]:
         return name, value
 
 
+def add_on(command: argparse.ArgumentParser) -> None:
+    """Where the work is done."""
+    command.add_argument(
+        "--on",
+        default="local",
+        metavar="WHERE",
+        help="local (default), ray (the cluster at RAY_ADDRESS, or one started here), or ray://HOST:PORT",
+    )
+
+
 def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     """Comma-separated names among those that are known, or ``all``."""
 
@@ -76,8 +86,15 @@ def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> C
     return parse
 
 
-def add_resume(command: argparse.ArgumentParser) -> None:
-    """The option of commands that write a report piece by piece."""
+def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "units") -> None:
+    """The options of commands that write a report piece by piece: who does the pieces, and to go on with it."""
+    command.add_argument(
+        "--jobs", type=count, default=jobs, help=f"{what} that run at once, in processes (default: {jobs})"
+    )
+    add_on(command)
+    command.add_argument(
+        "--gpus", type=multiple, metavar="SHARE", help="with --on ray: GPUs that each unit asks for, such as 0.25"
+    )
     command.add_argument(
         "--resume", action="store_true", help="continue the report of --out: do only what is missing or failed"
     )

@@ -24,15 +24,15 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.search is not None:
         _search(args, tasks, agents, seeds)
         return
-    if args.best is not None:
-        raise RecollectError("--best: of a search, --search K says how many")
+    if args.best is not None or args.study is not None:
+        raise RecollectError(f"{'--best' if args.best else '--study'}: of a search, --search K says how many")
     if args.set:
         raise RecollectError("--set: options are fixed for a --search; on the board every agent has one setting")
     if args.out is not None:
         plots.require()  # before the work, not after it
     units = benchmark.units(tasks, agents, seeds, args.scale, progress=True, jobs=args.jobs)
     options = plain(benchmark.options(tasks, agents))
-    found, errors = run_units(args, units, args.jobs, settings=options)
+    found, errors = run_units(args, units, settings=options)
     rows = [row for pair in found.values() for row in pair]
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
     print_table(
@@ -77,13 +77,16 @@ def _benchmark(args: argparse.Namespace) -> None:
 
 def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str, ...], seeds: range) -> None:
     from recollect.store.provenance import plain
-    from recollect.studies import benchmark
+    from recollect.studies import adaptive_search, benchmark
 
     fixed = dict(args.set)
-    units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.best)
+    if args.study is None:
+        units = benchmark.search_units(tasks, agents, seeds, args.scale, args.search, fixed, args.best)
+    else:
+        units = adaptive_search.units(tasks, agents, seeds, args.scale, args.search, fixed, args.study)
     options = plain(benchmark.options(tasks, agents))
-    found, errors = run_units(args, units, args.jobs, settings=options)
-    rows = benchmark.ranked(list(found.values()))
+    found, errors = run_units(args, units, settings=options)
+    rows = benchmark.ranked([row for one in found.values() for row in (one if isinstance(one, list) else [one])])
     pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
     shown = [row for own in pairs for row in [r for r in rows if (r["task"], r["agent"]) == own][:SHOWN]]
     columns = ["task", "agent", "solved", "return at the end", "over all episodes", "median steps"]
@@ -117,15 +120,19 @@ def register(commands: Commands) -> None:
     suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
     suite.add_argument(
-        "--jobs", type=count, default=cores(), help="pairs that run at once, in processes (default: one a core)"
-    )
-    suite.add_argument(
         "--search",
         type=count,
         metavar="K",
         help="tune instead: K random settings a task and agent, the same ones every time, the best first",
     )
-    suite.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
+    where = suite.add_mutually_exclusive_group()
+    where.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
+    where.add_argument(
+        "--study",
+        type=Path,
+        metavar="FILE",
+        help="search adaptively, by Optuna: K trials of each task and agent in all, kept in FILE",
+    )
     suite.add_argument(
         "--set",
         type=setting,
@@ -137,5 +144,5 @@ def register(commands: Commands) -> None:
     suite.add_argument(
         "--out", type=Path, help="JSON file for the results; without --search a picture is put beside it"
     )
-    add_resume(suite)
+    add_resume(suite, cores(), "pairs")
     suite.set_defaults(run=_benchmark)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from recollect.cli.arguments import Commands, count, multiple, setting
+from recollect.cli.arguments import Commands, count, multiple, seed, setting
 from recollect.cli.reports import print_table
 from recollect.errors import RecollectError
 
@@ -69,7 +69,8 @@ def _train(args: argparse.Namespace) -> None:
 def say_where(learner: Any, folder: Path) -> None:
     """How far a learner has come, and where it is."""
     print(f"steps:   {learner.steps:,}, episodes: {sum(learner.episodes):,}")
-    print(f"folder:  {folder}")
+    here = Path.cwd()
+    print(f"folder:  {folder.relative_to(here) if folder.is_relative_to(here) else folder}")
 
 
 def _evaluate(args: argparse.Namespace) -> None:
@@ -112,7 +113,7 @@ def register(commands: Commands) -> None:
     learn.add_argument("--env", required=True, metavar="ID", help="as `recollect envs` lists them")
     learn.add_argument("--agent", choices=LEARNERS, default="general", help="default: general")
     learn.add_argument("--steps", type=count, default=100_000, help="time steps (default: 100,000)")
-    learn.add_argument("--seed", type=int, default=0, help="default: 0")
+    learn.add_argument("--seed", type=seed, default=0, help="default: 0")
     learn.add_argument(
         "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
     )
@@ -145,12 +146,12 @@ def register(commands: Commands) -> None:
     test = commands.add_parser("evaluate", help="play a trained agent without learning")
     test.add_argument("run_folder", type=Path, metavar="RUN")
     test.add_argument("--episodes", type=count, default=100, help="default: 100")
-    test.add_argument("--seed", type=count, help="of the episodes (default: one beside the run's own)")
+    test.add_argument("--seed", type=seed, help="of the episodes (default: one beside the run's own)")
     test.set_defaults(run=_evaluate)
 
     look = commands.add_parser("inspect", help="an episode of a trained agent, with what it held in memory")
     look.add_argument("run_folder", type=Path, metavar="RUN")
-    look.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
+    look.add_argument("--seed", type=seed, default=0, help="of the episode (default: 0)")
     look.add_argument("--limit", type=count, default=100, help="most steps to play (default: 100)")
     look.add_argument("--out", type=Path, help="the picture (default: RUN/episode-SEED.png)")
     look.set_defaults(run=_inspect)

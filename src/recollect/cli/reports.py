@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, printable
 
 
 def progress(text: str) -> None:
@@ -17,12 +17,14 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     """Print a table as wide as the terminal, or as 140 columns where there is none."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right")
     for row in rows:
-        table.add_row(*row)
+        # As text, not as markup: a cell may come from a file of somebody else's.
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console()
     (console if console.is_terminal else Console(width=140)).print(table)
 
@@ -51,22 +53,31 @@ def check_out(args: argparse.Namespace) -> None:
 
 
 def run_units(
-    args: argparse.Namespace, units: Mapping[str, Callable[[], object]], jobs: int = 1, **known: object
+    args: argparse.Namespace, units: Mapping[str, Callable[[], object]], **known: object
 ) -> tuple[dict, dict[str, str]]:
     """Do all units, or those that are missing.
 
     They can be taken up again under the same config alone: what was asked, but for where and how to watch, and what
     else they depend on, ``known``.
     """
+    from recollect.studies import executors
     from recollect.studies.sweep import run_all
 
-    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs")
+    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs", "on", "gpus")
     config = {name: value for name, value in vars(args).items() if name not in aside} | known
 
     def say(text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
 
-    return run_all(units, config, args.out, resume=args.resume, say=say, jobs=jobs)
+    if args.on == "local":
+        if args.gpus is not None:
+            raise RecollectError("--gpus: shares of accelerators are given out by Ray, with --on ray")
+        return run_all(units, config, args.out, resume=args.resume, say=say, jobs=args.jobs)
+    executor = executors.make(args.on, args.jobs, args.gpus or 0.0)
+    try:
+        return run_all(units, config, args.out, resume=args.resume, say=say, executor=executor)
+    finally:
+        executor.close()
 
 
 def write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:

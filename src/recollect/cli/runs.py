@@ -8,7 +8,7 @@ from recollect.cli.arguments import Commands
 from recollect.cli.learners import add_env_option, say_where
 from recollect.cli.reports import print_table
 from recollect.cli.reproduce import add_resume_options, conclude, resume_options
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, printable
 
 
 def _resume(args: argparse.Namespace) -> None:
@@ -24,7 +24,8 @@ def _resume_learner(args: argparse.Namespace) -> None:
     from recollect.training.resuming import resume
 
     options = resume_options(args)
-    learner = resume(args.folder, args.env, progress=True, checkpoint_every=options.pop("every"), **options)
+    options |= {"checkpoint_every": options.pop("every"), "checkpoint_folder": args.checkpoint_folder}
+    learner = resume(args.folder, args.env, progress=True, **options)
     say_where(learner, args.folder)
 
 
@@ -43,21 +44,11 @@ def _resume_figure(args: argparse.Namespace) -> None:
 
 
 def _runs(args: argparse.Namespace) -> None:
-    from recollect.errors import FileError
     from recollect.store import run_folders
 
     if not args.folder.is_dir():
         raise RecollectError(f"{args.folder} is not a folder")
-    found = [args.folder] if (args.folder / "config.json").exists() else sorted(args.folder.iterdir())
-    rows = []
-    for path in found:
-        if not (path / "config.json").exists():
-            continue
-        try:
-            row = run_folders.summary(path)
-        except FileError as error:
-            row = {"run": path.name, "status": "damaged", "error": str(error)}
-        rows.append(row)
+    rows = run_folders.summaries(args.folder)
     if args.json:
         print(json.dumps(rows, indent=1))
         return
@@ -74,7 +65,7 @@ def _runs(args: argparse.Namespace) -> None:
             status,
             progress,
             "" if last is None else f"{last:.3f}",
-            row.get("error") or row["holder"] or "",
+            row.get("error") or row.get("holder") or "",
         ]
 
     print_table(["run", "status", "progress", "last return", ""], [cells(row) for row in rows])
@@ -85,7 +76,7 @@ def _verify(args: argparse.Namespace) -> None:
 
     found = run_folders.verify(args.folder)
     for path, fault in found:
-        print(f"sound    {path}" if fault is None else f"DAMAGED  {fault}")
+        print(f"intact   {printable(path)}" if fault is None else f"DAMAGED  {printable(fault)}")
     if faults := sum(fault is not None for _, fault in found):
         raise RecollectError(f"{args.folder} is damaged in {faults} place{'s' if faults > 1 else ''}")
 
@@ -97,6 +88,12 @@ def register(commands: Commands) -> None:
     going_on.set_defaults(run=_resume)
     add_resume_options(going_on)
     add_env_option(going_on)
+    going_on.add_argument(
+        "--checkpoint-folder",
+        type=Path,
+        metavar="DIR",
+        help="where a Checkpoint callback saves that had a folder of its own",
+    )
 
     listing = commands.add_parser("runs", help="list runs: status, progress, last return")
     listing.add_argument("folder", type=Path, metavar="DIR", nargs="?", default=Path("runs"), help="default: runs")

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import secrets
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,25 @@ from recollect.errors import FileError
 from recollect.reservoir import passes, ratios
 from recollect.reservoir.passes import HELD, IS_LOG, SEEN, SHIFT, State
 
-FORMAT, VERSION, LAW = "recollect reservoir", 1, "product"
+FORMAT, VERSION, LAW = "recollect reservoir", 2, "product"
+READABLE = (1, VERSION)  # version 1 kept the ratios of each item beyond its rank as well
+DEEPEST = 100  # lists in lists that an item may be: Python reads back only so many, fewer where it is deep in calls
+LONGEST = 14_000  # bits of a whole number: those of the 4,300 digits that Python reads back, and some fewer
 
 
 # -- items as JSON
 
 
-def _encode(item: Any, arrays: list[np.ndarray]) -> Any:
+def _encode(item: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
     """An item in JSON, its arrays put aside. Types are matched exactly: what could come back as another is refused."""
     kind = type(item)
-    if item is None or kind in (bool, str, int):
+    if depth > DEEPEST:
+        raise TypeError(f"items nested more than {DEEPEST} deep cannot be saved: keep a key instead of the object")
+    if item is None or kind in (bool, str):
+        return item
+    if kind is int:
+        if item.bit_length() > LONGEST:
+            raise TypeError(f"a whole number of {item.bit_length():,} bits cannot be saved; up to {LONGEST:,} can")
         return item
     if kind is float:
         return item if math.isfinite(item) else {"float": repr(item)}
@@ -42,11 +52,11 @@ def _encode(item: Any, arrays: list[np.ndarray]) -> Any:
         arrays.append(np.asarray(item))
         return {"array" if kind is np.ndarray else "scalar": len(arrays) - 1}
     if kind is tuple:
-        return {"tuple": [_encode(x, arrays) for x in item]}
+        return {"tuple": [_encode(x, arrays, depth + 1) for x in item]}
     if kind is list:
-        return [_encode(x, arrays) for x in item]
+        return [_encode(x, arrays, depth + 1) for x in item]
     if kind is dict and all(type(k) is str for k in item):
-        return {"dict": {k: _encode(x, arrays) for k, x in item.items()}}
+        return {"dict": {k: _encode(x, arrays, depth + 1) for k, x in item.items()}}
     raise TypeError(
         f"items of type {kind.__name__} cannot be saved; None, booleans, numbers, strings, bytes, NumPy arrays, "
         "and tuples, lists and string-keyed dictionaries of these can: keep a key instead of the object"
@@ -99,7 +109,7 @@ def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: l
     arrays: list[np.ndarray] = []
     encoded = json.dumps([_encode(item, arrays) for item in items], allow_nan=False).encode()
     held = len(items)
-    fields = {**state._asdict(), "rows": state.rows[:held], "origins": np.array(sorted(origins), np.uint64)}
+    fields = {**state._asdict(), "rows": _packed(state), "origins": np.array(sorted(origins), np.uint64)}
     fields["given"] = given[:, :held]
     members = {f"state.{name}.npy": _npy(array) for name, array in fields.items()}
     members["items.json"] = encoded
@@ -129,6 +139,30 @@ def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: l
         raise
 
 
+def _packed(state: State) -> np.ndarray:
+    """The ratios of each item up to its rank, the oldest first: an item's rank only falls, so no others are used."""
+    held, n = int(state.counts[HELD]), len(state.order)
+    packed = np.empty(held * (held + 3) // 2)
+    at = 0
+    for rank, slot in enumerate(state.order[n - held :], 1):
+        packed[at : at + rank + 1] = state.rows[slot, : rank + 1]
+        at += rank + 1
+    return packed
+
+
+def _unpack(packed: np.ndarray, order: np.ndarray, held: int, is_log: int, rows: np.ndarray) -> None:
+    if packed.ndim == 2:  # version 1
+        rows[:held] = packed
+        return
+    if len(packed) != held * (held + 3) // 2 or sorted(order.tolist()) != list(range(len(order))):
+        raise ValueError("its ratios are not those of its items")
+    rows[:held] = -np.inf if is_log else 0.0
+    at = 0
+    for rank, slot in enumerate(order[len(order) - held :], 1):
+        rows[slot, : rank + 1] = packed[at : at + rank + 1]
+        at += rank + 1
+
+
 # -- reading
 
 
@@ -137,7 +171,9 @@ def _parse_npy(content: bytes) -> np.ndarray:
     version = np.lib.format.read_magic(stream)
     if version != (1, 0):
         raise ValueError(f"array format {version} is not used here")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # NumPy's word on odd headers, which no file of ours has: a fault as any other
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     if dtype.hasobject:
         raise ValueError("an array of objects")
     body = content[stream.tell() :]
@@ -162,8 +198,8 @@ def _members(raw: bytes) -> dict[str, bytes]:
     header = json.loads(content.pop("header.json"))
     if header["format"] != FORMAT:
         raise ValueError(f"its format is {header['format']!r}")
-    if header["version"] != VERSION:
-        raise ValueError(f"it is of version {header['version']!r}; this release reads version {VERSION}")
+    if header["version"] not in READABLE:
+        raise ValueError(f"it is of version {header['version']!r}; this release reads versions 1 and {VERSION}")
     if header["law"] != LAW:
         raise ValueError(f"its law is {header['law']!r}; this class samples {LAW!r}")
     if set(header["sha256"]) != set(content):
@@ -220,7 +256,8 @@ def read(path: Any) -> tuple[State, Origins, np.ndarray, list[Any]]:
         items = [_decode(item, arrays) for item in json.loads(content["items.json"])]
         n, held = len(fields["order"]), len(items)
         rows, given = np.zeros((n, n + 1)), np.zeros((2, n))
-        rows[:held], given[:, :held] = fields.pop("rows"), fields.pop("given")
+        given[:, :held] = fields.pop("given")
+        _unpack(fields.pop("rows"), fields["order"], held, int(fields["counts"][IS_LOG]), rows)
         origins = fields.pop("origins")
         state = State(rows=rows, **fields)
         if not _sound(state, origins, given, items):

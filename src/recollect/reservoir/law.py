@@ -13,12 +13,12 @@ Weights come as logarithms, −inf for weight 0, so that no weight is too large 
 import itertools
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recollect.reservoir import ratios
+from recollect.reservoir import counts, ratios
 
 
 def _checked(log_weights: ArrayLike, n: int) -> np.ndarray:
@@ -67,6 +67,99 @@ def joint_inclusion_probabilities(log_weights: ArrayLike, n: int) -> np.ndarray:
     lw = _checked(log_weights, n)
     J = ratios.margin(n)
     return ratios.joint_inclusion(ratios.log_ratios_of(lw, n + J), lw, n, J)
+
+
+class Solved(NamedTuple):
+    """Weights with prescribed inclusion probabilities.
+
+    Attributes:
+        log_weights: their logarithms, −inf where the probability is 0 and inf where it is 1.
+        error: the largest difference between a prescribed probability and the one these weights have.
+        iterations: how many it took.
+    """
+
+    log_weights: np.ndarray
+    error: float
+    iterations: int
+
+
+def weights_for(pi: ArrayLike, tolerance: float = 1e-12, most: int = 200) -> Solved:
+    """Weights under which the law includes item i with probability pi[i]: for surveys, which prescribe these.
+
+    They exist and are unique up to a common factor for any 0 < pi < 1 whose sum n is a whole number. With R_i =
+    e_{n−1}/e_n of the others, pi/(1 − pi) = w_i R_i, the fixed point that is iterated; a step with the full matrix of
+    pairs, Newton's, follows where few items make the iteration slow. Items of probability 0 and 1 are set aside.
+
+    >>> solved = weights_for([0.2, 0.5, 0.6, 0.7])
+    >>> inclusion_probabilities(solved.log_weights, 2).round(9).tolist(), solved.error < 1e-12
+    ([0.2, 0.5, 0.6, 0.7], True)
+
+    Args:
+        pi: the probabilities; their sum must be a whole number, to within 1e-6 in all.
+        tolerance: the largest error to stop at; what rounding allows is near 1e-13.
+        most: iterations before a ``ValueError`` says how far it came.
+    """
+    p = np.asarray(pi, dtype=np.float64)
+    if p.ndim != 1 or not len(p):
+        raise ValueError(f"pi must be one-dimensional and not empty, got shape {p.shape}")
+    wrong = np.flatnonzero(~((p >= 0.0) & (p <= 1.0)))
+    if wrong.size:
+        raise ValueError(f"pi[{wrong[0]}] is {p[wrong[0]]}: probabilities are from 0 to 1")
+    lw = np.where(p == 1.0, np.inf, -np.inf)
+    free = np.flatnonzero((p > 0.0) & (p < 1.0))
+    wanted = p[free]
+    total = math.fsum(wanted)
+    n = round(total)
+    if abs(total - n) > 1e-6:
+        raise ValueError(f"pi sums to {math.fsum(p)}: a sample of fixed size needs a whole number")
+    if not len(free):
+        return Solved(lw, 0.0, 0)
+    if n == 0 or n == len(free):
+        raise ValueError(f"pi has {len(free)} probabilities strictly between 0 and 1 that sum to {n}: no law has these")
+    target = np.log(wanted) - np.log1p(-wanted)
+    here, error, slow, before = target.copy(), math.inf, False, math.inf
+    for iteration in range(1, most + 1):
+        whole = _count_all(here)
+        now = counts.inclusion_probabilities(whole, 0.0, here, n)
+        error = float(np.abs(now - wanted).max())
+        if error <= tolerance:
+            lw[free] = here
+            return Solved(lw, error, iteration)
+        slow = slow or (iteration > 3 and error > 0.2 * before)
+        before = error
+        if slow and len(free) <= _NEWTON:
+            here = here + _newton_step(here, n, wanted - now)
+        else:
+            here = here + (target - (np.log(now) - np.log1p(-now)))
+        here += _centre(here, n)
+    raise ValueError(f"after {most} iterations the largest error is {error:.1e}, not {tolerance:.1e}")
+
+
+_NEWTON = 1_500  # items up to which a step may solve a full system of equations
+
+
+def _count_all(log_weights: np.ndarray) -> counts.Counts:
+    weights = np.exp(log_weights)
+    return counts.Tree([counts.count(weights[at : at + 256], 0.0) for at in range(0, len(weights), 256)]).root
+
+
+def _centre(log_weights: np.ndarray, n: int) -> float:
+    """What to add to all so that Σ w/(1 + w) = n: the vectors of ``counts`` are then bells around n."""
+    low, high = -50.0 - float(log_weights.max()), 50.0 - float(log_weights.min())
+    while high - low > 1e-6:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if np.sum(1.0 / (1.0 + np.exp(-log_weights - middle))) < n else (low, middle)
+    return 0.5 * (low + high)
+
+
+def _newton_step(log_weights: np.ndarray, n: int, missing: np.ndarray) -> np.ndarray:
+    """The change of log-weights that makes up for what probabilities lack: covariances are their derivatives."""
+    pairs = joint_inclusion_probabilities(log_weights, n)
+    p = np.diagonal(pairs)
+    covariance = pairs - np.outer(p, p)
+    # A common factor changes nothing, so the matrix is singular in that direction alone: fix it.
+    step = np.linalg.solve(covariance + np.full_like(covariance, 1.0 / len(p)), missing)
+    return np.clip(step - step.mean(), -3.0, 3.0)
 
 
 def enumerate_law(weights: Sequence[Any], n: int) -> dict[tuple[Hashable, ...], Any]:

@@ -84,14 +84,31 @@ def log_ratios_of(log_weights, K):
 
 
 @njit(cache=True, error_model="numpy")
+def _powers(lg, shift, up, down):
+    """Write exp(lg − shift) and exp(shift − lg); False where one of them might leave the type in a product of two."""
+    for k in range(1, len(lg)):
+        x = lg[k] - shift
+        if x > -math.inf and abs(x) > 300.0:
+            return False
+        up[k] = math.exp(x)
+        down[k] = math.exp(-x) if x > -math.inf else 0.0
+    return True
+
+
+@njit(cache=True, error_model="numpy")
 def join_log(lg_a, lg_b, out):
     """Write to ``out`` the log-ratios of the union of two disjoint sets.
 
     e_m(A ∪ B) = Σ_j e_j(A) e_{m−j}(B), a log-concave sum: it is taken outwards from its largest term, each term from
     its neighbour by g_{j+1}(A)/g_{m−j}(B), and the ratio to e_{m−1} needs only the step between the two largest terms.
+    These quotients are products of numbers made beforehand where all of them fit the type, which most do.
     """
     out[0] = math.inf
     j, previous_sum = 0, 1.0
+    K = len(out)
+    up_a, down_a, up_b, down_b = np.ones(K), np.ones(K), np.ones(K), np.ones(K)
+    shift = max(lg_a[1], lg_b[1])
+    plain = _powers(lg_a[:K], shift, up_a, down_a) and _powers(lg_b[:K], shift, up_b, down_b)
     for m in range(1, len(out)):
         step = lg_b[m - j]
         if lg_a[j + 1] > step:
@@ -103,14 +120,14 @@ def join_log(lg_a, lg_b, out):
         total = 1.0
         term, i = 1.0, j
         while i < m and lg_a[i + 1] > -math.inf:
-            term *= math.exp(lg_a[i + 1] - lg_b[m - i])
+            term *= up_a[i + 1] * down_b[m - i] if plain else math.exp(lg_a[i + 1] - lg_b[m - i])
             total += term
             i += 1
             if term < 1e-19:
                 break
         term, i = 1.0, j
         while i > 0 and lg_b[m - i + 1] > -math.inf:
-            term *= math.exp(lg_b[m - i + 1] - lg_a[i])
+            term *= up_b[m - i + 1] * down_a[i] if plain else math.exp(lg_b[m - i + 1] - lg_a[i])
             total += term
             i -= 1
             if term < 1e-19:

@@ -5,12 +5,13 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recollect.reservoir import file, merging, passes, ratios
+from recollect.reservoir import estimates, file, merging, passes, ratios, tables
+from recollect.reservoir.estimates import Estimate
 from recollect.reservoir.passes import HELD, IS_LOG, RANGE, SEEN, SHIFT
 from recollect.reservoir.random import seeded
 
@@ -18,18 +19,6 @@ _LN2 = math.log(2.0)
 _LARGEST_LOG = 1e9  # beyond it float64 could no longer tell weights apart that differ by a factor of a few
 _PENDING = 256  # items that ``add`` gathers before they pass through the compiled code together
 _CHUNK = 65_536  # items of an iterable that are passed through together
-
-
-class Estimate(NamedTuple):
-    """An estimate of a sum over the whole stream."""
-
-    total: float
-    variance: float
-
-    @property
-    def standard_error(self) -> float:
-        """Square root of the variance estimate (0 where that estimate came out negative)."""
-        return math.sqrt(max(self.variance, 0.0))
 
 
 def _first_shift(values: np.ndarray, is_log: bool) -> int:
@@ -117,16 +106,27 @@ class Reservoir:
             self._settle()
 
     def extend(
-        self, items: Iterable[Any], weights: ArrayLike | Iterable[float] | None = None, *, log_weights: Any = None
+        self,
+        items: Any,
+        weights: ArrayLike | Iterable[float] | None = None,
+        *,
+        log_weights: Any = None,
+        weight: str | None = None,
     ) -> None:
         """Show many items with their weights (or log-weights): the fast path.
+
+        With ``weight``, ``items`` is a table (of pyarrow, pandas, Polars, a lazy frame of Polars, or anything with
+        Arrow's C stream interface), each row an item, kept as a dictionary, and ``weight`` names the column of weights.
 
         Arrays, lists, ranges and tuples are used as they are; other iterables are taken in chunks. If anything is
         wrong with any of them, the error names the position and the reservoir stays exactly as it was.
         """
+        if weight is not None:
+            self._extend_frame(items, weight, weights is None and log_weights is None)
+            return
         is_log = weights is None
         if is_log == (log_weights is None):
-            raise TypeError("give exactly one of weights and log_weights")
+            raise TypeError("give exactly one of weights and log_weights, or of a table the column with weight=")
         given: Any = log_weights if is_log else weights
         items, given = (np.asarray(x) if _is_foreign_array(x) else x for x in (items, given))
         self._settle()
@@ -146,6 +146,29 @@ class Reservoir:
         except BaseException:
             if saved is not None:
                 self._state, self._items, self._given = saved
+            raise
+
+    def _extend_frame(self, frame: Any, weight: str, alone: bool) -> None:
+        """Show the rows of a table, batch by batch; if one is wrong, none of them."""
+        if not alone:
+            raise TypeError("weight= names a column of a table: give neither weights nor log_weights beside it")
+        if not tables.is_frame(frame):
+            raise TypeError(
+                f"weight= names a column of a table, and {type(frame).__name__} is none: tables of pyarrow, pandas and "
+                "Polars are, and what has __arrow_c_stream__"
+            )
+        self._settle()
+        saved = self._state.copy(), list(self._items), self._given.copy()
+        try:
+            for batch in tables.frame_batches(frame):
+                if weight not in batch.schema.names:
+                    raise KeyError(f"no column {weight!r}; there are {', '.join(batch.schema.names)}")
+                values = tables.weights_of(batch, tables.Select(weight))
+                if len(values):
+                    self._check(values, False)
+                    self._feed(tables.Rows(batch), values, False)
+        except BaseException:
+            self._state, self._items, self._given = saved
             raise
 
     def _chunks(self, items: Any, given: Any) -> Iterator[tuple[Any, Any, bool]]:
@@ -293,29 +316,21 @@ class Reservoir:
         """Estimate the sum of a quantity over the whole stream from its values at ``items``.
 
         Horvitz and Thompson's estimate Σ y/π, unbiased for streams without weight-0 items, with Sen, Yates and
-        Grundy's estimate of its variance: 0 while everything is kept, NaN when one item was kept of several.
+        Grundy's estimate of its variance (Deville's for more than 512 items): 0 while everything is kept, NaN when
+        one item was kept of several.
+        ``interval()`` of the result gives a 95% interval for the sum. Two standard errors either way are one only where
+        values roughly follow weights; where a few items make up most of the total they cover the truth less often.
 
         >>> r = Reservoir(8, seed=1)
         >>> r.extend(range(1000), np.full(1000, 0.5))
         >>> round(r.estimate_total(np.ones(8)).total, 6)  # how many items were there?
         1000.0
         """
-        y = np.asarray(values, dtype=np.float64)
-        if y.shape != (len(self),):
-            raise ValueError(f"values must have one entry per kept item: {len(self)} items, values of shape {y.shape}")
-        if not np.isfinite(y).all():
-            raise ValueError(f"values[{int(np.argmin(np.isfinite(y)))}] is not finite")
-        if not len(y):
-            return Estimate(0.0, 0.0)
+        y = estimates.checked(np.asarray(values), len(self))
+        if len(self) > estimates.PAIRS:
+            return estimates.total(y, self.inclusion_probabilities())
         pairs = self.joint_inclusion_probabilities()
-        p = np.diagonal(pairs)
-        scaled = y / p
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(pairs > 0, np.outer(p, p) / pairs - 1.0, 0.0)
-        variance = 0.5 * np.sum(share * (scaled[:, None] - scaled[None, :]) ** 2)
-        if len(y) == 1 and p[0] < 1.0:
-            variance = math.nan
-        return Estimate(float(scaled.sum()), float(variance))
+        return estimates.total(y, np.diagonal(pairs), pairs)
 
     # -- joining and keeping
 
@@ -335,6 +350,9 @@ class Reservoir:
             )
         self._settle()
         other._settle()
+        need, have = 8 * self.capacity * (self.capacity + 1), _available()
+        if need > have:
+            raise MemoryError(f"merging needs {need:,} bytes for the result (8 capacity²), {have:,} are available")
         if seed is None:
             seed = [int(word) for word in np.concatenate([self._state.rng, other._state.rng])]
         merged = Reservoir(self.capacity, seed)
@@ -386,6 +404,15 @@ class Reservoir:
         r._origins, r._state, r._given = origins, state, given
         r._items[: len(items)] = items
         return r
+
+
+def _available() -> int:
+    """Bytes of memory that can be had without swapping, as far as the system says."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _indexable(x: Any) -> bool:

@@ -1,70 +1,251 @@
-"""Files that are written whole or not at all, and read without trusting them: no links, no surprises in size."""
+"""Files that are written whole or not at all, and read without trusting them: no links, no surprises in size.
 
+Everything that recollect writes goes through a ``Folder``: a folder that is held open. What is written into it goes
+into that folder whatever becomes of its name or of the working directory, and through no link: a name in it that is a
+link is refused, and a file that has a second name elsewhere (a hard link) is replaced by a copy of its own first. Only
+the folder that the user named may itself be reached through links.
+"""
+
+import contextlib
 import json
 import os
 import secrets
 import stat
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import filelock
 
 from recollect.errors import FileError, RecollectError
 
 LARGEST_JSON = 2**26  # bytes; nothing that recollect writes as JSON comes near it
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # not waiting for the other end of a pipe
+_HANDLES = os.open in os.supports_dir_fd  # elsewhere names are joined to the folder's path
 
 
-def sync_folder(path: Path) -> None:
-    """Flush a folder's list of names to disk, where the system can."""
-    if os.name == "posix":
-        handle = os.open(path, os.O_RDONLY)
+class Folder:
+    """A folder held open, to write in; ``path`` is for messages. Whatever cannot be written is a ``RecollectError``."""
+
+    def __init__(self, path: Path | str, *, create: bool = False):
+        """Open what the user named; ``create``: make it, with the folders above it, where it is not there."""
+        self.path, self._handle = Path(path).absolute(), -1
         try:
+            if create:
+                self.path.mkdir(parents=True, exist_ok=True)
+            self._open(str(self.path), None, follow=True)
+        except OSError as error:
+            self._fail(error, self.path)
+
+    def _open(self, place: str, above: int | None, follow: bool) -> None:
+        if _HANDLES:
+            flags = os.O_RDONLY | os.O_DIRECTORY | (0 if follow else _NOFOLLOW)
+            self._handle = os.open(place, flags, dir_fd=above)
+        elif not os.path.isdir(self.path) or (not follow and os.path.islink(self.path)):
+            raise NotADirectoryError(20, os.strerror(20))
+
+    def below(self, name: str, *, create: bool = False) -> "Folder":
+        """A folder in this one, which must not be a link."""
+        inner = Folder.__new__(Folder)
+        inner.path, inner._handle = self.path / _one_name(name), -1
+        try:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    self._call(os.mkdir, name)
+            inner._open(name, self._handle if _HANDLES else None, follow=False)
+        except OSError as error:
+            self._fail(error, inner.path)
+        return inner
+
+    def _call(self, function: Any, name: str, *arguments: Any) -> Any:
+        """A function of ``os`` on a name in this folder."""
+        if _HANDLES:
+            return function(_one_name(name), *arguments, dir_fd=self._handle)
+        return function(self.path / _one_name(name), *arguments)
+
+    def __enter__(self) -> "Folder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder; it is not to be used any more."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def age(self) -> float:
+        """Seconds since a name in it last changed."""
+        return time.time() - os.stat(self._handle if _HANDLES else self.path).st_mtime
+
+    def claim(self) -> bool:
+        """Mark it, until it is closed, as one that a living process is at work in; False if another one is."""
+        try:
+            return self._handle >= 0 and filelock.lock_descriptor(self._handle, blocking=False)
+        except OSError:  # a file system without locks
+            return False
+
+    # -- writing
+
+    def append(self, name: str, content: bytes) -> None:
+        """Add to the end of a file all of ``content`` or, where that fails (a full disk), nothing of it."""
+        try:
+            handle = self._call(os.open, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | _NOFOLLOW | _NONBLOCK, 0o666)
+            try:
+                found = os.fstat(handle)
+                if not stat.S_ISREG(found.st_mode):
+                    raise RecollectError(f"cannot write {self.path / name}: it is not an ordinary file")
+                if found.st_nlink > 1:
+                    self.replace(name, _content(handle) + content)
+                    return
+                try:
+                    _put(handle, content)
+                except BaseException:
+                    os.ftruncate(handle, found.st_size)
+                    raise
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self._fail(error, self.path / name)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Put ``content`` in the place of a file: the old or the new one is there at any moment, also after a crash."""
+        temporary = f".{_one_name(name)}.{secrets.token_hex(4)}.tmp"
+        try:
+            try:
+                self.create(temporary, content)
+                self.rename(temporary, name)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._call(os.unlink, temporary)
+                raise
+            self.sync()
+        except OSError as error:
+            self._fail(error, self.path / name)
+
+    def create(self, name: str, *parts: bytes | memoryview) -> None:
+        """Write a new file and flush it to disk; a name that is taken is an ``OSError``, as any fault is."""
+        handle = self._call(os.open, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666)
+        try:
+            _put(handle, *parts)
             os.fsync(handle)
         finally:
             os.close(handle)
 
-
-def write(path: Path, *parts: bytes | memoryview) -> None:
-    """Write a new file and flush its content to disk; one that is there already is an error."""
-    with open(path, "xb", buffering=0) as out:
-        for part in parts:
-            left = memoryview(part).cast("B")
-            while len(left):
-                left = left[out.write(left) :]
-        os.fsync(out.fileno())
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Put ``content`` in the place of a file: the old one or the new one is there at every moment, also after a crash.
-
-    A ``RecollectError`` names the path and the cause where that cannot be done.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    def flush(self, name: str) -> None:
+        """See to it that what was appended to a file is on disk."""
         try:
-            write(temporary, content)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
-    except OSError as error:
-        raise RecollectError(f"cannot write {path}: {error.strerror}") from error
+            handle = self._call(os.open, name, os.O_RDWR | _NOFOLLOW | _NONBLOCK)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self._fail(error, self.path / name)
+
+    def sync(self) -> None:
+        """Flush the list of names to disk, where the system can."""
+        if self._handle >= 0:
+            os.fsync(self._handle)
+
+    # -- names
+
+    def make(self, name: str) -> None:
+        """Make a folder; one that is there is an ``OSError``."""
+        self._call(os.mkdir, name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give another name, in this folder; what was a file of that name is replaced."""
+        if _HANDLES:
+            os.replace(_one_name(old), _one_name(new), src_dir_fd=self._handle, dst_dir_fd=self._handle)
+        else:
+            os.replace(self.path / _one_name(old), self.path / _one_name(new))
+
+    def names(self) -> list[str]:
+        """What is in it."""
+        return os.listdir(self._handle if _HANDLES else self.path)
+
+    def is_folder(self, name: str) -> bool:
+        """Whether a name is a folder, and no link to one."""
+        try:
+            found = (
+                os.stat(name, dir_fd=self._handle, follow_symlinks=False) if _HANDLES else os.lstat(self.path / name)
+            )
+        except OSError:
+            return False
+        return stat.S_ISDIR(found.st_mode)
+
+    def remove_files(self, name: str, *known: str) -> None:
+        """Remove a folder that holds nothing but the ``known`` files, in their order; anything else in it stays."""
+        with self.below(name) as inner:
+            for file in known:
+                with contextlib.suppress(FileNotFoundError):
+                    inner._call(os.unlink, file)
+        self._call(os.rmdir, name)
+
+    def _fail(self, error: OSError, path: Path) -> NoReturn:
+        why = "it is a link" if os.path.islink(path) and path != self.path else error.strerror
+        raise RecollectError(f"cannot write {path}: {why}") from error
+
+
+def _one_name(name: str) -> str:
+    """Refuse what would lead out of a folder."""
+    if name in ("", ".", "..") or "/" in name or os.sep in name or "\x00" in name:
+        raise ValueError(f"{name!r} is not the name of a file in a folder")
+    return name
+
+
+def _put(handle: int, *parts: bytes | memoryview) -> None:
+    for part in parts:
+        left = memoryview(part).cast("B")
+        while len(left):
+            left = left[os.write(handle, left) :]
+
+
+def _content(handle: int) -> bytes:
+    pieces, at = [], 0
+    while piece := os.pread(handle, 2**20, at):
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+def replace(path: Path | str, content: bytes) -> None:
+    """Put ``content`` in the place of the file that the user named, or of a link; see ``Folder.replace``."""
+    path = Path(path)
+    with Folder(path.parent) as folder:
+        folder.replace(path.name, content)
 
 
 def open_plain(path: Path) -> tuple[int, int]:
     """A handle for reading an ordinary file, and its size; links, pipes and folders are a ``FileError``."""
     try:
-        # Not following a link, and not waiting for the other end of a pipe.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        handle = os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK)
     except FileNotFoundError as error:
         raise FileError(f"{path} is missing") from error
     except (OSError, ValueError) as error:
-        link = os.path.islink(path)
-        raise FileError(f"{path} cannot be read: {'it is a link' if link else error}") from error
+        raise FileError(f"{path} cannot be read: {'it is a link' if _is_link(path) else error}") from error
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)
         raise FileError(f"{path} cannot be read: it is not an ordinary file")
     return handle, found.st_size
+
+
+def _is_link(path: Path) -> bool:
+    try:
+        return os.path.islink(path)
+    except ValueError:  # a null byte
+        return False
+
+
+def refuse_links(*paths: Path) -> None:
+    """Refuse to read through a name that is a link."""
+    for path in paths:
+        if path.is_symlink():
+            raise FileError(f"{path} cannot be read: it is a link")
 
 
 def read(path: Path, most: int) -> bytes:
@@ -79,15 +260,35 @@ def read(path: Path, most: int) -> bytes:
             raise FileError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def parse_json(content: bytes | str) -> Any:
+    """What strict JSON holds: NaN and infinities, which it does not, are a ``ValueError``, as is any other fault."""
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number - number != 0.0:
+        raise ValueError(f"{text} is more than a number can be")
+    return number
+
+
 def read_json(path: Path, most: int = LARGEST_JSON) -> dict[str, Any]:
     """The JSON object in a file; a file that holds anything else is a ``FileError``."""
     content = read(path, most)
     try:
-        found = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is not sound: {type(error).__name__}: {_one_line(error)}") from error
+        found = parse_json(content)
+    except ValueError as error:
+        raise FileError(f"{path} is damaged: {type(error).__name__}: {_one_line(error)}") from error
     if not isinstance(found, dict):
-        raise FileError(f"{path} is not sound: it does not hold a JSON object")
+        raise FileError(f"{path} is damaged: it does not hold a JSON object")
     return found
 
 

@@ -1,13 +1,12 @@
 """One process at a time in a run folder.
 
 The lock is the file ``lock.json``, which names its holder (host, process, when that started), under a lock of the
-operating system's, which ends with the process that holds it. So a holder that died on this machine is known to be dead
-and is succeeded; of one on another machine, or before a restart of this one, nobody here can tell, and its lock is
-broken only when that is asked for.
+operating system's, which ``filelock`` takes: it ends with the process that holds it, and a child that was forked does
+not hold it. So a holder that died on this machine is known to be dead and is succeeded; of one on another machine, or
+before a restart of this one, nobody here can tell, and its lock is broken only when that is asked for.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -15,10 +14,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import FileError, RecollectError
+import filelock
+
+from recollect.errors import FileError, RecollectError, printable
 from recollect.store import files
 
 LOCK = "lock.json"
+PATIENCE = 0.3  # seconds: ``holder`` looks at a lock by taking it for an instant
+_LARGEST = 4096  # bytes
 
 
 class Lock:
@@ -30,92 +33,85 @@ class Lock:
         ``break_lock``: also take one whose holder ran on another host or before the last restart. One that is held by
         a living process here is never taken.
         """
-        self.path = folder / name
-        self._handle = _open_locked(self.path)
+        self.path, self.predecessor = Path(folder).absolute() / name, None
+        self._lock = filelock.FileLock(
+            self.path,
+            thread_local=False,
+            fallback_to_soft=False,
+            on_acquired=lambda handle: self._succeed(handle, break_lock),
+        )
         try:
-            self.predecessor = self._succeed(break_lock)
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, json.dumps(_me()).encode(), 0)
-            os.fsync(self._handle)
-        except BaseException as error:
-            os.close(self._handle)
-            if isinstance(error, OSError):
-                raise RecollectError(f"cannot write {self.path}: {error.strerror}") from error
-            raise
+            self._lock.acquire(timeout=PATIENCE, poll_interval=0.02)
+        except filelock.Timeout as error:
+            holder = _describe(_look(self.path))
+            raise RecollectError(f"{folder} is in use by {holder}: wait for it or stop it") from error
+        except OSError as error:
+            raise RecollectError(f"cannot lock {folder}: {name}: {error.strerror}") from error
 
-    def _succeed(self, break_lock: bool) -> str | None:
-        content = os.pread(self._handle, 4096, 0)
-        if not content:
-            return None
-        holder = _parse(content)
-        if not break_lock and holder.get("boot") != _boot():
-            raise RecollectError(
-                f"{self.path.parent} is locked by {_describe(holder)}, on another host or before a restart: "
-                "if that process is gone, --break-lock takes the lock over"
-            )
-        return _describe(holder)
+    def _succeed(self, handle: int, break_lock: bool) -> None:
+        """With the operating system's lock in hand: look who had it before, and write down who has it now."""
+        if content := os.pread(handle, _LARGEST, 0):
+            holder = _parse(content)
+            if not break_lock and holder.get("boot") != _boot():
+                raise RecollectError(
+                    f"{self.path.parent} is locked by {_describe(holder)}, on another host or before a restart: "
+                    "if that process is gone, --break-lock takes the lock over"
+                )
+            self.predecessor = _describe(holder)
+        me = json.dumps(_me()).encode()
+        os.pwrite(handle, me, 0)
+        os.ftruncate(handle, len(me))
+        os.fsync(handle)
 
     def release(self) -> None:
         """Let others in."""
-        if self._handle >= 0:
+        if self._lock.is_locked:
             with contextlib.suppress(OSError):  # the folder may be gone or read-only by now
-                self.path.unlink(missing_ok=True)
-            os.close(self._handle)
-            self._handle = -1
+                self.path.unlink(missing_ok=True)  # while it is held: who opened it before sees that it is gone
+            self._lock.release()
 
 
 def holder(folder: Path) -> str | None:
     """Who holds the lock of a folder, if a living process here does, or one elsewhere says that it does."""
+    path = folder / LOCK
     try:
-        handle, _ = files.open_plain(folder / LOCK)
+        handle, _ = files.open_plain(path)
     except FileError:
         return None
     try:
-        found = _parse(os.pread(handle, 4096, 0))
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _describe(found)
+        held = not filelock.lock_descriptor(handle, blocking=False)
+        found = _look(path) if held else _parse(os.pread(handle, _LARGEST, 0))
     except OSError:
         return None
     finally:
         os.close(handle)
-    return _describe(found) if found and found.get("boot") != _boot() else None
+    return _describe(found) if held or (found and found.get("boot") != _boot()) else None
 
 
-def _open_locked(path: Path) -> int:
-    while True:
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-        except OSError as error:
-            raise RecollectError(f"cannot lock {path.parent}: {path.name}: {error.strerror}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its last holder may have removed the file between the two calls: then this lock is on no file at all.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.stat(path), os.fstat(handle)):
-                    return handle
-        except BlockingIOError as error:
-            content = os.pread(handle, 4096, 0)
-            os.close(handle)
-            raise RecollectError(
-                f"{path.parent} is in use by {_describe(_parse(content))}: wait for it or stop it"
-            ) from error
-        except OSError as error:
-            os.close(handle)
-            raise RecollectError(f"cannot lock {path.parent}: {error.strerror}") from error
-        os.close(handle)
+def _look(path: Path) -> dict[str, Any]:
+    """What a lock that is held says of its holder, who may be writing it just now."""
+    found: dict[str, Any] = {}
+    for _ in range(5):
+        with contextlib.suppress(FileError):
+            found = _parse(files.read(path, _LARGEST))
+        if found:
+            break
+        time.sleep(0.002)
+    return found
 
 
 def _parse(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = files.parse_json(content)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _describe(found: dict[str, Any]) -> str:
-    return f"process {found.get('pid', '?')} on {found.get('host', '?')}, started {found.get('started', '?')}"
+    """Of a lock file, which anybody may have written: for people to read, and short."""
+    pid, host, started = (printable(found.get(name, "?"), 64) for name in ("pid", "host", "started"))
+    return f"process {pid} on {host}, started {started}"
 
 
 def _me() -> dict[str, Any]:

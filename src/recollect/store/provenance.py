@@ -46,15 +46,55 @@ def command_line() -> str:
     return shlex.join(["recollect" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
+def native(value: Any) -> Any:
+    """A number or array of NumPy's or JAX's as Python's own numbers and lists of them; anything else as it is.
+
+    >>> native(np.int64(20)), native(np.float32(0.5)), native("text")
+    (20, 0.5, 'text')
+    """
+    return value.tolist() if hasattr(value, "dtype") and hasattr(value, "tolist") else value
+
+
 def plain(value: Any) -> Any:
-    """What strict JSON can hold: NaN as null and infinities as words, tuples as lists."""
+    """What strict JSON can hold: NaN as null and infinities as words, tuples as lists, NumPy's numbers as Python's.
+
+    >>> plain({"steps": np.int64(20), "sizes": np.arange(2), "rate": np.float32(0.5), "limit": np.inf})
+    {'steps': 20, 'sizes': [0, 1], 'rate': 0.5, 'limit': 'inf'}
+    """
+    value = native(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
+        return {native(k): plain(v) for k, v in value.items()}
+    if isinstance(value, Path):
+        return str(value)
     return value
+
+
+def encode(value: Any, what: str, indent: int | None = None) -> bytes:
+    """Strict JSON of ``plain(value)``; what it cannot hold is a ``TypeError`` that names ``what`` and the part."""
+    found = plain(value)
+    try:
+        return json.dumps(found, indent=indent, allow_nan=False).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{what} cannot be written as JSON: {_culprit(found, '') or error}") from error
+
+
+def _culprit(value: Any, path: str) -> str | None:
+    """The first part that JSON cannot hold."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if not isinstance(name, (str, int, float)) and name is not None:
+                return f"{path or 'it'} has the key {name!r}"
+            if found := _culprit(part, f"{path}.{name}" if path else str(name)):
+                return found
+        return None
+    if isinstance(value, list):
+        return next((found for k, part in enumerate(value) if (found := _culprit(part, f"{path}[{k}]"))), None)
+    known = value is None or isinstance(value, (str, int, float))
+    return None if known else f"{path or 'it'} is a {type(value).__name__}, {value!r:.100}"
 
 
 def differences(was: Any, now: Any, may_change: Collection[str] = ()) -> list[str]:

@@ -3,16 +3,17 @@
 ``config.json``: the experiment, hyperparameters, seeds, command and versions. ``metrics.jsonl``: one line a completed
 bin of episodes, appended as it comes. ``status.json``: "running", "finished", "interrupted" or "failed", and the steps
 each seed took. ``log.jsonl``: what happened to the run and when: begun, resumed, went back a checkpoint, failed.
-``checkpoints/GROUP/NUMBER/``: see ``recollect.store.checkpoints``; a group is what trains in one loop.
+``checkpoints/GROUP/checkpoint-NUMBER/``: see ``recollect.store.checkpoints``; a group is what trains in one loop.
 ``lock.json``: there while a process is at work, see ``recollect.store.lock``. All of it is strict JSON: NaN is null,
-infinities are the words "inf" and "-inf". No file holds the folder's own path, so that it can be moved.
+infinities are the words "inf" and "-inf". No file holds the folder's own path, so that it can be moved, or any other
+outside of it.
 """
 
+import contextlib
 import hashlib
-import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,38 @@ import numpy as np
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files
 from recollect.store.checkpoints import Checkpoint
-from recollect.store.lock import Lock, holder
-from recollect.store.provenance import BITS_DEPEND_ON, command_line, differences, plain, versions
+from recollect.store.files import Folder
+from recollect.store.lock import Lock
+from recollect.store.provenance import BITS_DEPEND_ON, command_line, differences, encode, plain, versions
+from recollect.store.run_reading import (
+    LARGEST_METRICS,
+    Curves,
+    group_folder,
+    lines_before,
+    read,
+    require_files,
+    saved,
+    seconds_between_checkpoints,
+    summaries,
+    summary,
+    verify,
+)
 
 MAY_CHANGE = ("checkpoints",)
 """The fields of a config that need not be the same when a run is resumed; no result depends on them."""
 
-LARGEST_METRICS = 2**30  # bytes
-LARGEST_CURVES = 10**8  # numbers
-
 __all__ = [
+    "LARGEST_METRICS",
+    "Curves",
     "RunFolder",
     "check_free",
     "command_line",
+    "group_folder",
     "read",
     "refuse_changes",
     "saved",
+    "seconds_between_checkpoints",
+    "summaries",
     "summary",
     "verify",
     "versions",
@@ -44,13 +61,9 @@ __all__ = [
 ]
 
 
-SNAPSHOTS = "snapshots"
-"""The folder beside a run's checkpoints for those that are kept to look back at."""
-
-
 def write_json(path: Path, content: Any) -> None:
     """Write a file whole or not at all."""
-    files.replace(path, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
+    files.replace(path, encode(content, str(path), indent=1))
 
 
 def check_free(path: Path) -> None:
@@ -67,34 +80,66 @@ def check_free(path: Path) -> None:
 class RunFolder:
     """A run folder that is being written, by this process alone."""
 
-    def __init__(self, path: Path, config: dict[str, Any], keep: int = checkpoints.KEEP):
-        """Create the folder; refuses one that exists, before anything is written."""
-        check_free(path)
+    def __init__(self, path: Path, config: dict[str, Any], keep: int = checkpoints.KEEP, *, numbered: bool = False):
+        """Create the folder; refuses one that exists, before anything is written.
+
+        ``numbered``: where the name is taken, take the first of ``path-2``, ``path-3``, … that is not.
+        """
+        now = versions()
+        config = plain({**config, "command": command_line(), "versions": now})
+        content = encode(config, "the config", indent=1)  # first of all: what cannot be written leaves nothing
+        path = self._make(Path(path).absolute(), numbered)
+        self._enter(path, keep, now)
         try:
-            path.mkdir(parents=True)
+            self.lock, self.config = Lock(path), config
+            self._place.replace("config.json", content)
+            self._place.replace("metrics.jsonl", b"")
+            self.set_status("running")
+            self.log("begun", command=config["command"])
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _make(path: Path, numbered: bool) -> Path:
+        """Make the folder: that it could be made is the proof that the name was free."""
+        stem, k = path.name, 1
+        if not numbered:
+            check_free(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                try:
+                    path.mkdir()
+                    return path
+                except FileExistsError:
+                    if not numbered:
+                        raise
+                    k += 1
+                    path = path.with_name(f"{stem}-{k}")
         except OSError as error:
             raise RecollectError(f"cannot create the run folder {path}: {error.strerror}") from error
-        self._enter(path, Lock(path), keep)
-        config = {**config, "command": command_line(), "versions": self.versions}
-        write_json(path / "config.json", config)
-        self.config = plain(config)
-        files.replace(path / "metrics.jsonl", b"")
-        self.set_status("running")
-        self.log("begun", command=config["command"])
 
-    def _enter(self, path: Path, lock: Lock, keep: int) -> None:
-        self.path, self.lock, self.keep, self.exact, self.versions = path, lock, keep, True, versions()
+    def _enter(self, path: Path, keep: int, now: dict[str, str]) -> None:
+        self.path, self.keep, self.exact, self.versions = path, keep, True, now
         self.config: dict[str, Any] = {}
+        self.lock: Lock | None = None
+        self._place = Folder(path)
         self._written: dict[str, Any] = {}  # by group: how many lines, and the SHA-256 of them
 
     @classmethod
     def reopen(cls, path: Path, *, break_lock: bool = False, keep: int = checkpoints.KEEP) -> "RunFolder":
         """Take hold of the folder of a run that has ended or died, to go on with it; changes nothing but the lock."""
-        _require_files(path)
+        path = Path(path).absolute()
+        require_files(path)
         config = files.read_json(path / "config.json")
         folder = cls.__new__(cls)
-        folder._enter(path, Lock(path, break_lock=break_lock), keep)
-        folder.config = config
+        folder._enter(path, keep, versions())
+        try:
+            folder.lock, folder.config = Lock(path, break_lock=break_lock), config
+        except BaseException:
+            folder.close()
+            raise
         return folder
 
     def __enter__(self) -> "RunFolder":
@@ -105,14 +150,15 @@ class RunFolder:
 
     def close(self) -> None:
         """Let others in."""
-        self.lock.release()
+        if self.lock is not None:
+            self.lock.release()
+        self._place.close()
 
     def append(self, agent: str, lines: list[dict], group: str = "") -> None:
         """Append completed bins of the agent called ``agent``."""
         if lines:
-            rows = ({"agent": agent, **plain(line)} for line in lines)
-            content = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
-            self._append("metrics.jsonl", content)
+            content = b"".join(encode({"agent": agent, **line}, "a row of metrics") for line in lines)
+            self._place.append("metrics.jsonl", content)
             count, sums = self._written.setdefault(group, [0, hashlib.sha256()])
             sums.update(content)
             self._written[group] = [count + len(lines), sums]
@@ -120,19 +166,25 @@ class RunFolder:
     def log(self, event: str, **details: Any) -> None:
         """Append to the log."""
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        line = json.dumps({"time": when, "event": event, **plain(details)}, ensure_ascii=False, allow_nan=False)
-        self._append("log.jsonl", line.encode() + b"\n")
+        self._place.append("log.jsonl", encode({"time": when, "event": event, **details}, "the log"))
 
-    def _append(self, name: str, content: bytes) -> None:
-        try:
-            with open(self.path / name, "ab") as out:
-                out.write(content)
-        except OSError as error:
-            raise RecollectError(f"cannot write {self.path / name}: {error.strerror}") from error
+    def write(self, name: str, content: bytes, below: str | None = None) -> None:
+        """Put a file in the folder, or in a folder ``below`` it, whole, in the place of the one that is there."""
+        with self._at(below) as place:
+            place.replace(name, content)
+
+    def add_to(self, name: str, content: bytes, below: str | None = None) -> None:
+        """Append to a file in the folder, or in a folder ``below`` it."""
+        with self._at(below) as place:
+            place.append(name, content)
+
+    def _at(self, below: str | None) -> contextlib.AbstractContextManager[Folder]:
+        return contextlib.nullcontext(self._place) if below is None else self._place.below(below, create=True)
 
     def set_status(self, status: str, **details: Any) -> None:
         """Replace the status."""
-        write_json(self.path / "status.json", {"status": status, "exact": self.exact, **details})
+        content = {"status": status, "exact": self.exact, **details}
+        self._place.replace("status.json", encode(content, "the status", indent=1))
 
     def wall_seconds(self) -> float:
         """How long the run has taken so far, by its status; 0 where that does not say."""
@@ -152,27 +204,30 @@ class RunFolder:
         config = {name: value for name, value in self.config.items() if name != "versions"}
         meta = {"finished": finished, "exact": self.exact, "metrics": metrics}
         meta |= {"versions": self.versions, "config": config}
-        return checkpoints.save(self.path / "checkpoints" / group, arrays, meta, self.keep)
+        return self.save_checkpoint(group, arrays, meta)
+
+    def save_checkpoint(self, group: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Path:
+        """Add a checkpoint of a group."""
+        return checkpoints.save_below(self._place, ("checkpoints", group), arrays, plain(meta), self.keep)
 
     def metrics_so_far(self, group: str, agent: str, seeds: Sequence[int]) -> dict[str, Any]:
         """Where a group's metrics end, for its checkpoint; they are flushed to disk first."""
         count, sums = self._written.get(group, (0, hashlib.sha256()))
-        try:
-            with open(self.path / "metrics.jsonl", "ab") as out:
-                os.fsync(out.fileno())
-        except OSError as error:
-            raise RecollectError(f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}") from error
+        self._place.flush("metrics.jsonl")
         return {"agent": agent, "seeds": list(seeds), "lines": count, "sha256": sums.hexdigest()}
 
     def take(self) -> None:
         """Lock the folder again after ``close``."""
-        self.lock = Lock(self.path)
+        self._place = Folder(self.path)
+        try:
+            self.lock = Lock(self.path)
+        except BaseException:
+            self._place.close()
+            raise
 
     def load(self, group: str, like: checkpoints.Shapes, *, fallback: bool = False) -> Checkpoint | None:
         """The newest state of a group, or None where none was ever saved."""
-        place = self.path / "checkpoints" / group
-        if place.is_symlink() or place.parent.is_symlink():
-            raise FileError(f"{place} cannot be read: it is a link")
+        place = group_folder(self.path, group)
         return checkpoints.load(place, like=like, fallback=fallback) if checkpoints.listing(place) else None
 
     def refuse_other_versions(self, found: Sequence[Checkpoint], allow_inexact: bool) -> list[str]:
@@ -196,7 +251,7 @@ class RunFolder:
 
     def log_resumed(self, found: Mapping[str, Checkpoint], inexact: Sequence[str]) -> None:
         """Log that the run goes on: from which checkpoints, and what was not as it should be."""
-        if self.lock.predecessor:
+        if self.lock is not None and self.lock.predecessor:
             self.log("took over the lock", of=self.lock.predecessor)
         for name, checkpoint in found.items():
             for reason in checkpoint.passed_over:
@@ -209,72 +264,9 @@ class RunFolder:
         """Bring ``metrics.jsonl`` back to where the checkpoints are; what came after them will come again."""
         path = self.path / "metrics.jsonl"
         content = files.read(path, LARGEST_METRICS)
-        kept, self._written = _lines_before(path, content, found)
+        kept, self._written = lines_before(path, content, found)
         if kept != content:
-            files.replace(path, kept)
-
-
-def _lines_before(path: Path, content: bytes, found: Mapping[str, Checkpoint]) -> tuple[bytes, dict[str, Any]]:
-    """The lines that were there when the checkpoints were made, and how many and with what sum for each group.
-
-    Lines that are missing or are not what they were are a ``FileError``.
-    """
-    wanted, owner = {}, {}
-    for name, checkpoint in found.items():
-        agent, seeds, lines, sum_ = _metrics_of(checkpoint)
-        wanted[name] = lines, sum_
-        owner |= {(agent, seed): name for seed in seeds}
-    kept: list[bytes] = []
-    written: dict[str, Any] = {name: [0, hashlib.sha256()] for name in found}
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(keepends=True), 1):
-        try:
-            row = json.loads(line)
-            name = owner.get((row["agent"], row["seed"]))
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise FileError(f"{path} is damaged: line {number} is not a line of metrics") from error
-        if name is not None and written[name][0] < wanted[name][0]:
-            kept.append(line)
-            written[name][0] += 1
-            written[name][1].update(line)
-    for name, (lines, sum_) in wanted.items():
-        if written[name][0] < lines:
-            raise FileError(f"{path} is truncated: {written[name][0]} lines of {name}, its checkpoint had {lines}")
-        if written[name][1].hexdigest() != sum_:
-            raise FileError(f"{path} is damaged: its lines of {name} are not those that its checkpoint had")
-    return b"".join(kept), written
-
-
-def _metrics_of(checkpoint: Checkpoint) -> tuple[str, list[int], int, str]:
-    found = checkpoint.meta.get("metrics")
-    kinds = {"agent": str, "seeds": list, "lines": int, "sha256": str}
-    if not isinstance(found, dict) or any(type(found.get(name)) is not kind for name, kind in kinds.items()):
-        raise FileError(f"{checkpoint.path} is not a checkpoint of a run: it does not say where its metrics end")
-    if not all(type(seed) is int for seed in found["seeds"]):
-        raise FileError(f"{checkpoint.path} is not a checkpoint of a run: its seeds are no whole numbers")
-    return found["agent"], found["seeds"], found["lines"], found["sha256"]
-
-
-def verify(path: Path) -> list[tuple[Path, str | None]]:
-    """Every part of a run folder with what is wrong with it, or None: the JSON files, each checkpoint, the metrics."""
-    found: list[tuple[Path, str | None]] = []
-
-    def check(part: Path, function: Callable[[], object]) -> None:
-        try:
-            function()
-            found.append((part, None))
-        except FileError as error:
-            found.append((part, str(error)))
-
-    check(path, lambda: read(path))
-    newest = {}
-    for part in saved(path):
-        check(part, lambda part=part: newest.update({part.parent.name: checkpoints.verify(part)}))
-    for part in checkpoints.listing(path / SNAPSHOTS):
-        check(part, lambda part=part: checkpoints.verify(part))
-    if newest:
-        metrics = path / "metrics.jsonl"
-        check(metrics, lambda: _lines_before(metrics, files.read(metrics, LARGEST_METRICS), newest))
-    return found
+            self._place.replace(path.name, kept)
 
 
 def refuse_changes(was: Any, now: Any, where: str, may_change: Sequence[str] = MAY_CHANGE) -> None:
@@ -282,100 +274,3 @@ def refuse_changes(was: Any, now: Any, where: str, may_change: Sequence[str] = M
     if wrong := differences(was, now, may_change):
         allowed = f"only {', '.join(may_change)} may change" if may_change else "nothing may change"
         raise RecollectError(f"{where}: the config is not the one it began with: {'; '.join(wrong)} ({allowed})")
-
-
-class Curves:
-    """What a run folder says of one agent: arrays [seed, bin, …], NaN where a seed did not get so far."""
-
-    def __init__(self, lines: list[dict], seeds: list[int], episodes: np.ndarray):
-        self.seeds, self.episodes = seeds, episodes
-        rows = {seed: k for k, seed in enumerate(seeds)}
-        bins = {int(e): k for k, e in enumerate(episodes)}
-        shape = (len(seeds), len(episodes))
-        sample = np.array(lines[0]["query_vectors"], float) if lines else np.zeros((1, 1))
-        if len(seeds) * len(episodes) * max(sample.size, 2) > LARGEST_CURVES:
-            raise ValueError(f"{len(seeds)} seeds of {len(episodes)} bins are more than can be read")
-        self.returns, self.lengths = np.full(shape, np.nan), np.full(shape, np.nan)
-        self.write_weights = np.full((*shape, 2), np.nan)
-        self.query_vectors = np.full((*shape, *sample.shape), np.nan)
-        for line in lines:
-            at = rows[line["seed"]], bins[line["episodes"]]
-            self.returns[at], self.lengths[at] = line["return"], line["length"]
-            self.write_weights[at] = np.array(line["write_weights"], float)
-            self.query_vectors[at] = np.array(line["query_vectors"], float)
-
-
-def _require_files(path: Path) -> None:
-    for name in ("config.json", "status.json", "metrics.jsonl"):
-        if not (path / name).exists():
-            raise FileError(f"{path} is not a run folder: {name} is missing")
-
-
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Curves], dict[str, Any]]:
-    """The config, the curves of each agent by name, and the status of a run folder, finished or not."""
-    _require_files(path)
-    try:
-        config, status = files.read_json(path / "config.json"), files.read_json(path / "status.json")
-        # A run under way may be writing its last line just now: what has no end of line yet is not read.
-        whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).decode("utf-8").rpartition("\n")
-        lines = [json.loads(line) for line in whole.splitlines()]
-        curves = {}
-        for name, agent in config["agents"].items():
-            bins, episodes = agent["bins"], agent["episodes"]
-            if type(bins) is not int or type(episodes) is not int:
-                raise TypeError(f"bins and episodes of {name} must be whole numbers")
-            if not 1 <= bins <= episodes or episodes % bins or bins > LARGEST_CURVES or episodes > 2**31:
-                raise ValueError(f"{episodes} episodes of {name} do not divide into {bins} bins")
-            own = [line for line in lines if line["agent"] == name]
-            curves[name] = Curves(own, agent["seeds"], episodes // bins * np.arange(1, bins + 1))
-        status["status"]
-    except Exception as error:  # whatever a damaged folder provokes is the folder's fault
-        kind = "" if isinstance(error, FileError) else f"{type(error).__name__}: "
-        raise FileError(f"{path} is not a sound run folder: {kind}{' '.join(str(error).split())}") from error
-    return config, curves, status
-
-
-def saved(path: Path) -> list[Path]:
-    """Every checkpoint of a run folder, group by group, oldest first."""
-    place = path / "checkpoints"
-    if place.is_symlink() or not place.is_dir():
-        return []
-    groups = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.is_symlink())
-    return [found for group in groups for found in checkpoints.listing(group)]
-
-
-def _learners_progress(path: Path, status: dict[str, Any]) -> tuple[list[float], list[float]]:
-    """Of a learner's run: the share of the steps that were asked for, and the last return that was measured."""
-    whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).rpartition(b"\n")
-    try:
-        rows = [json.loads(line) for line in whole.splitlines()]
-        returns = [float(row["return"]) for row in rows if row["return"] is not None]
-        steps = float(rows[-1]["steps"]) if rows else 0.0
-    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-        raise FileError(f"{path / 'metrics.jsonl'} is damaged: {type(error).__name__}: {error}") from error
-    wanted = status.get("wanted")
-    share = [min(1.0, steps / wanted)] if rows and isinstance(wanted, int) and 0 < wanted < 2**63 else []
-    return share, returns[-1:]
-
-
-def summary(path: Path) -> dict[str, Any]:
-    """One line of ``recollect runs``: status, share of the episodes done, last return, who is at work."""
-    config, curves, status = read(path)
-    at_work, said = holder(path), str(status["status"])
-    done, last = [], []
-    for found in curves.values():
-        reached = np.isfinite(found.returns)
-        done += list(reached.sum(axis=1) / reached.shape[1])
-        last += [returns[has][-1] for returns, has in zip(found.returns, reached, strict=True) if has.any()]
-    if config.get("kind") == "learner":
-        done, last = _learners_progress(path, status)
-    return {
-        "run": path.name,
-        "status": "stopped" if said == "running" and at_work is None else said,
-        "progress": float(np.mean(done)) if done else 0.0,
-        "last_return": float(np.mean(last)) if last else None,
-        "exact": status.get("exact") is not False,
-        "holder": at_work,
-        "error": status.get("error"),
-        "command": config.get("command"),
-    }

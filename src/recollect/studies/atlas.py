@@ -14,7 +14,7 @@ import numpy as np
 
 from recollect.agents.episodic import PRESETS, EpisodicActorCritic
 from recollect.studies.paper import Experiment
-from recollect.studies.study import block_of, episodic, summarise
+from recollect.studies.study import block_of, episodic, summarise, unwatched
 from recollect.training.batch import Progress, train
 
 NUMBERS: dict[str, tuple[float, ...]] = {
@@ -144,35 +144,43 @@ def units(
     parts: tuple[str, ...] = ("numbers", "programs"),
     *,
     max_steps: float = 2.0,
-    watch: Callable[[str, int], Callable[[Progress], None]] = lambda name, episodes: lambda report: None,
+    watch: Callable[[str, int], Callable[[Progress], None]] = unwatched,
 ) -> dict[str, Callable[[], Rows]]:
     """Pieces of work, each giving rows: ``kind`` (robust, alone, pair, ladder, program), ``changes``, the summary."""
     programs = (NAMES if "programs" in parts else {}) | (GENERAL if "general" in parts else {})
     found: dict[str, Callable[[], Rows]] = {}
     for title, experiment in experiments.items():
-        base = episodic("robust", experiment)
-
-        def numbers(title=title, experiment=experiment, base=base) -> Rows:
-            choices, steps = number_choices(), ladder()
-            kinds = ["robust" if not c else "alone" if len(c) == 1 else "pair" for c in choices]
-            named = [*zip(kinds, choices, strict=True), *(("ladder", {"step": name}) for name, _ in steps)]
-            both = choices + [changes for _, changes in steps]
-            rows = side_by_side(
-                experiment, both, seeds, base, max_steps, watch(f"{title} numbers", experiment.episodes)
-            )
-            return [
-                {"experiment": title, "kind": kind, "changes": changes, **row}
-                for (kind, changes), row in zip(named, rows, strict=True)
-            ]
-
-        def program(name, value, title=title, experiment=experiment, base=base) -> Rows:
-            agent, watched = base.replace(**{name: value}), watch(f"{title} {name}={value}", experiment.episodes)
-            (row,) = side_by_side(experiment, [{}], seeds, agent, max_steps, watched)
-            return [{"experiment": title, "kind": "program", "changes": {name: value}, **row}]
-
+        known = title, experiment, seeds, max_steps, watch
         if "numbers" in parts:
-            found[f"{title} numbers"] = numbers
+            found[f"{title} numbers"] = functools.partial(_numbers, *known)
         for name, values in programs.items():
             for value in values:
-                found[f"{title} {name}={value}"] = functools.partial(program, name, value)
+                found[f"{title} {name}={value}"] = functools.partial(_program, *known, name, value)
     return found
+
+
+Watch = Callable[[str, int], Callable[[Progress], None]]
+
+
+def _numbers(title: str, experiment: Experiment, seeds: range, max_steps: float, watch: Watch) -> Rows:
+    """The unit of all choices that are numbers, and of the ladder."""
+    choices, steps = number_choices(), ladder()
+    kinds = ["robust" if not c else "alone" if len(c) == 1 else "pair" for c in choices]
+    named = [*zip(kinds, choices, strict=True), *(("ladder", {"step": name}) for name, _ in steps)]
+    both = choices + [changes for _, changes in steps]
+    watched = watch(f"{title} numbers", experiment.episodes)
+    rows = side_by_side(experiment, both, seeds, episodic("robust", experiment), max_steps, watched)
+    return [
+        {"experiment": title, "kind": kind, "changes": changes, **row}
+        for (kind, changes), row in zip(named, rows, strict=True)
+    ]
+
+
+def _program(
+    title: str, experiment: Experiment, seeds: range, max_steps: float, watch: Watch, name: str, value: Any
+) -> Rows:
+    """The unit of one choice that changes the program."""
+    agent = episodic("robust", experiment).replace(**{name: value})
+    watched = watch(f"{title} {name}={value}", experiment.episodes)
+    (row,) = side_by_side(experiment, [{}], seeds, agent, max_steps, watched)
+    return [{"experiment": title, "kind": "program", "changes": {name: value}, **row}]

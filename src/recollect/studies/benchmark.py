@@ -112,11 +112,11 @@ def search_units(
         else:
             settings = ranges.draw(RANGES[agent], count, fixed)
         for k, drawn in enumerate(settings):
-            found[f"{task} {agent} {k}"] = functools.partial(_try, task, agent, seeds, scale, fixed, drawn)
+            found[f"{task} {agent} {k}"] = functools.partial(try_settings, task, agent, seeds, scale, fixed, drawn)
     return found
 
 
-def _try(
+def try_settings(
     task: str, agent: str, seeds: range, scale: float, fixed: dict[str, Any], drawn: dict[str, float]
 ) -> dict[str, Any]:
     """What came of one setting."""

@@ -1,12 +1,13 @@
 """Pictures; matplotlib comes with the extra ``plots``."""
 
+import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from recollect.errors import FileError, RecollectError
-from recollect.store import run_folders
+from recollect.store import files, run_folders
 from recollect.studies.statistics import mean_and_standard_error, share_interval
 
 # The colours that the paper's captions name.
@@ -29,6 +30,13 @@ def _pyplot():
 def require() -> None:
     """Refuse now, rather than after training, where pictures cannot be drawn."""
     _pyplot()
+
+
+def _save(figure: Any, path: Path, **options: Any) -> None:
+    """Draw into memory and write that, so that a picture is there whole or not at all, and no link is followed."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", **options)
+    files.replace(path, buffer.getvalue())
 
 
 class Line(NamedTuple):
@@ -74,8 +82,8 @@ def draw_figure(folder: Path) -> list[Path]:
             _draw_panel(ax, panel)
         figure.suptitle(title)
         paths = [folder / "figure.png", folder / "figure.svg"]
-        figure.savefig(paths[0], dpi=130)
-        figure.savefig(paths[1], metadata={"Date": None})
+        _save(figure, paths[0], dpi=130)
+        _save(figure, paths[1], metadata={"Date": None})
         plt.close(figure)
     return paths
 
@@ -189,7 +197,7 @@ def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int 
         f"{capacity} of {length} items, each {capacity}-subset with probability ∝ the product of its weights"
     )
     path = folder / "reservoir.png"
-    figure.savefig(path, dpi=120)
+    _save(figure, path, dpi=120)
     plt.close(figure)
     return path
 
@@ -226,7 +234,7 @@ def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
         ax.legend(frameon=False, fontsize=8)
     for ax in np.ravel(axes)[len(tasks) :]:
         ax.set_visible(False)
-    figure.savefig(path, dpi=120)
+    _save(figure, path, dpi=120)
     plt.close(figure)
     return path
 
@@ -263,7 +271,7 @@ def draw_episode(path: Path, moments: list[Any]) -> Path:
     )
     figure.suptitle(f"return {sum(m.reward for m in moments):g} in {steps} steps")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    _save(figure, path, dpi=120)
     plt.close(figure)
     return path
 
@@ -300,7 +308,7 @@ def draw_atlas(rows: list[dict], path: Path) -> None:
         for y in range(0, len(labels), 2):
             axis.axhspan(y - 0.5, y + 0.5, color="0.95", zorder=0)
     axes[0].legend(loc="lower left", fontsize=7)
-    figure.savefig(path, dpi=130)
+    _save(figure, path, dpi=130)
     plt.close(figure)
 
 
@@ -345,7 +353,7 @@ def draw_lengths(rows: list[dict[str, Any]], path: Path) -> Path:
         times.set_title(f"{family}: steps until solved, median and middle half", fontsize=10)
     lines = {label: line for ax in axes[:, 0] for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=120)
+    _save(figure, path, dpi=120)
     plt.close(figure)
     return path
 
@@ -378,7 +386,7 @@ def draw_speed(rows: list[dict], path: Path) -> None:
     axis.set_ylabel("steps per second, all runs")
     axis.grid(which="major", linewidth=0.3)
     axis.legend()
-    figure.savefig(path, dpi=130)
+    _save(figure, path, dpi=130)
     plt.close(figure)
 
 
@@ -425,6 +433,6 @@ def draw_looping(report: dict[str, Any], path: Path) -> Path:
     handles, labels = np.ravel(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
     figure.suptitle(f"Looping on figure 5: {len(report['seeds'])} seeds, means unless said")
-    figure.savefig(path, dpi=90)
+    _save(figure, path, dpi=90)
     plt.close(figure)
     return path

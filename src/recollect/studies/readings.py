@@ -73,3 +73,8 @@ def search(
                 "solved": int(np.isfinite(to_solve[r]).sum()),
                 "solved_at_end": int(at_end[r].sum()),
             }
+
+
+def rows_of(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+    """All rows of ``search``, as a function that can be sent to a worker."""
+    return list(search(*args, **kwargs))

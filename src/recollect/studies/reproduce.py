@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from recollect.errors import FileError, RecollectError
-from recollect.store import checkpoints, run_folders, trees
+from recollect.errors import RecollectError
+from recollect.store import checkpoints, files, run_folders, trees
 from recollect.store.interrupts import Interrupted, Interrupts
 from recollect.studies import crew, plots, verdict
 from recollect.studies.plan import Job, Plan, plan_of
@@ -65,7 +65,7 @@ def resume(
         asked = known if plan is None else plan
         unlike = ("command", "versions", *run_folders.MAY_CHANGE)
         run_folders.refuse_changes(folder.config, asked.config(), str(path), unlike)
-        every = every or _every_of(path, folder.config)
+        every = every or run_folders.seconds_between_checkpoints(path, folder.config)
         found = {}
         for job in asked.jobs:
             for group in range(len(job.groups)):
@@ -81,14 +81,6 @@ def resume(
         folder.log_resumed(found, inexact)
         _train(asked, folder, {name: checkpoint.arrays for name, checkpoint in found.items()}, watch, every)
     return asked
-
-
-def _every_of(path: Path, config: dict[str, Any]) -> float:
-    found = config.get("checkpoints")
-    every = found.get("every") if isinstance(found, dict) else None
-    if not isinstance(every, (int, float)) or not every > 0:
-        raise FileError(f"{path / 'config.json'}: checkpoints.every is {every!r} and should be a number of seconds")
-    return every
 
 
 def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Watcher, every: float) -> None:
@@ -167,7 +159,7 @@ def conclude(path: Path) -> tuple[dict[str, Any], list[Path]]:
     config, curves, _ = run_folders.read(path)
     found = verdict.judge(config, curves)
     run_folders.write_json(path / "verdict.json", found)
-    (path / "verdict.md").write_text(verdict.as_markdown(found, config["command"]), encoding="utf-8")
+    files.replace(path / "verdict.md", verdict.as_markdown(found, config["command"]).encode())
     return found, plots.draw_figure(path)
 
 

@@ -4,6 +4,7 @@ A run counts as solved where the mean return over 1,000 episodes is .95 or more:
 and at twice that budget.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -108,6 +109,15 @@ def block_of(experiment: Experiment) -> int:
     return block
 
 
+def unwatched(name: str, episodes: int) -> Callable[[Progress], None]:
+    """For units that nobody watches."""
+    return _ignore
+
+
+def _ignore(report: Progress) -> None:
+    pass
+
+
 def units(
     agents: Sequence[str],
     experiments: dict[str, Experiment],
@@ -116,7 +126,7 @@ def units(
     *,
     times_budget: int = 2,
     max_steps: float = 4.0,
-    watch: Callable[[str, int], Callable[[Progress], None]] = lambda name, episodes: lambda report: None,
+    watch: Callable[[str, int], Callable[[Progress], None]] = unwatched,
 ) -> dict[str, Callable[[], dict[str, Any]]]:
     """One piece of work an experiment and agent, each giving a row; what is wrong with any is said before the first."""
     found: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -124,12 +134,21 @@ def units(
         for name in agents:
             gru = name == "gru"
             agent = baseline(min(experiment.decisions, 2)) if gru else episodic(name, experiment, **changes)
-
-            def work(title=title, experiment=experiment, name=name, agent: Agent = agent) -> dict[str, Any]:
-                row = {"experiment": title, "agent": name}
-                limits = {"times_budget": times_budget, "max_steps": max_steps}
-                on_progress = watch(f"{title} {name}", times_budget * experiment.episodes)
-                return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
-
-            found[f"{title} {name}"] = work
+            limits = {"times_budget": times_budget, "max_steps": max_steps}
+            found[f"{title} {name}"] = functools.partial(_unit, title, name, agent, experiment, seeds, limits, watch)
     return found
+
+
+def _unit(
+    title: str,
+    name: str,
+    agent: Agent,
+    experiment: Experiment,
+    seeds: Sequence[int],
+    limits: dict[str, Any],
+    watch: Callable[[str, int], Callable[[Progress], None]],
+) -> dict[str, Any]:
+    """One piece of work, as a function that can be sent to a worker."""
+    row = {"experiment": title, "agent": name}
+    on_progress = watch(f"{title} {name}", limits["times_budget"] * experiment.episodes)
+    return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)

@@ -1,26 +1,29 @@
 """Many runs, one after another or some at a time, none of which can take the others with it.
 
-Each unit's outcome, a row or an error, is a line of ``OUT.rows.jsonl`` as soon as it is known. Resuming reads the lines
-and does what has no row yet: what failed, what was under way and what had not begun.
+A unit that loses its worker (killed, out of memory, its machine gone) is done again, three times in all; one that
+raises an error would raise it again, and is not. Each unit's outcome, a row or an error, is a line of
+``OUT.rows.jsonl`` as soon as it is known. Resuming reads the lines and does what has no row yet: what failed, what was
+under way and what had not begun.
 """
 
 import concurrent.futures
 import contextlib
 import json
-import multiprocessing
-import os
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 from recollect.errors import FileError, RecollectError
 from recollect.store import files
+from recollect.store.files import Folder
 from recollect.store.lock import Lock
-from recollect.store.provenance import plain, versions
+from recollect.store.provenance import encode, plain, versions
 from recollect.store.run_folders import refuse_changes
+from recollect.studies.executors import Executor, Processes, VersionsDifferError, WorkerLostError
 
 Say = Callable[[str], None]
 Units = Mapping[str, Callable[[], Any]]
+ATTEMPTS = 3
 
 
 def journal_of(out: Path) -> Path:
@@ -36,6 +39,7 @@ def run_all(
     resume: bool = False,
     say: Say = lambda text: None,
     jobs: int = 1,
+    executor: Executor | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The row of every unit and the error of each that failed, by name, in the order of ``units``.
 
@@ -47,71 +51,109 @@ def run_all(
         say: told of every outcome.
         jobs: units that run at once, each in a process of its own; with 1 they run in this one. What runs in processes
             must be a function that can be sent there, with its arguments.
+        executor: what does the units instead; the caller closes it.
     """
     if out is None:
-        return _do(units, {}, None, say, jobs)
+        try:
+            return _do(units, {}, lambda content: None, say, jobs, executor)
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt("nothing was kept; --out FILE keeps what is done, for --resume") from error
     journal = journal_of(out)
     lock = Lock(out.parent, name=f"{out.name}.lock")
     try:
-        rows = _read(journal, config) if resume and journal.exists() else {}
-        with open(journal, "ab" if resume else "xb", buffering=0) as lines:
-            os.truncate(journal, _whole(journal))
-            _write(lines, {"config": config, "versions": versions()})
-            return _do(units, rows, lines, say, jobs)
-    except OSError as error:
-        raise RecollectError(f"cannot write {journal}: {error.strerror}") from error
+        with Folder(out.parent) as place:
+            there = resume and journal.exists()
+            rows = _read(journal, config) if there else {}
+            if journal.exists() and not resume:
+                raise RecollectError(f"cannot write {journal}: it is there already")
+            if there:  # what a crash left of a last line goes
+                place.replace(journal.name, _whole(journal))
+
+            def write(content: dict[str, Any]) -> None:
+                place.append(journal.name, encode(content, str(journal)))
+                place.flush(journal.name)
+
+            write({"config": config, "versions": versions()})
+            return _do(units, rows, write, say, jobs, executor)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(
+            f"what was done is in {journal}; the same command with --resume does the rest"
+        ) from error
     finally:
         lock.release()
 
 
-def _do(units: Units, rows: dict[str, Any], lines: Any, say: Say, jobs: int) -> tuple[dict, dict]:
+def _do(
+    units: Units, rows: dict[str, Any], write: Callable, say: Say, jobs: int, executor: Executor | None
+) -> tuple[dict, dict]:
     errors = {}
     for name in units:
         if name in rows:
             say(f"{name}: there already")
     missing = {name: work for name, work in units.items() if name not in rows}
-    outcomes = _here(missing) if min(jobs, len(missing)) <= 1 else _in_processes(missing, jobs)
+    outcomes = _outcomes(missing, jobs, executor, say)
     with contextlib.closing(outcomes):
-        for name, found in outcomes:
+        for name, found, worker in outcomes:
             if isinstance(found, Exception):
                 errors[name] = f"{type(found).__name__}: {found}"
                 outcome = {"unit": name, "error": errors[name]}
             else:
                 rows[name] = plain(found)
                 outcome = {"unit": name, "row": rows[name]}
-            say(f"{name}: {errors[name] if name in errors else _brief(rows[name])}")
-            if lines is not None:
-                _write(lines, outcome)
+            write(outcome)
+            say(f"{name}: {errors[name] if name in errors else _brief(rows[name])}{worker and f' [{worker}]'}")
     return {name: rows[name] for name in units if name in rows}, errors
 
 
-def _here(units: Units) -> Generator[tuple[str, Any]]:
+def _outcomes(units: Units, jobs: int, executor: Executor | None, say: Say) -> Generator[tuple[str, Any, str]]:
+    """The name of each unit, what came of it, and who did it, as they end."""
+    if executor is not None:
+        say(f"{len(units)} units on {executor.describe()}")
+        yield from _with(executor, units, say)
+    elif min(jobs, len(units)) <= 1:
+        yield from _here(units)
+    else:
+        own = Processes(min(jobs, len(units)))
+        try:
+            yield from _with(own, units, say)
+        finally:
+            own.close()
+
+
+def _here(units: Units) -> Generator[tuple[str, Any, str]]:
     for name, work in units.items():
         try:
             found = work()
         except Exception as error:  # whatever it is, it is this unit's alone
             found = error
-        yield name, found
+        yield name, found, ""
 
 
-def _in_processes(units: Units, jobs: int) -> Generator[tuple[str, Any]]:
-    """As they end. However this ends, no process is left behind."""
-    fresh = multiprocessing.get_context("spawn")  # what JAX has started in this process does not survive a fork
-    pool = concurrent.futures.ProcessPoolExecutor(min(jobs, len(units)), fresh)
+def _with(executor: Executor, units: Units, say: Say) -> Generator[tuple[str, Any, str]]:
+    """As they end. Twice as many units as workers are under way, so that none waits for the next to be sent."""
+    waiting = [(name, 1) for name in reversed(list(units))]
+    under_way: dict[concurrent.futures.Future[Any], tuple[str, int]] = {}
     try:
-        names = {pool.submit(work): name for name, work in units.items()}
-        for future in concurrent.futures.as_completed(names):
-            error = future.exception()
-            if error is not None and not isinstance(error, Exception):
-                raise error
-            yield names[future], error or future.result()
+        while waiting or under_way:
+            while waiting and len(under_way) < 2 * executor.workers:
+                name, attempt = waiting.pop()
+                under_way[executor.submit(units[name])] = name, attempt
+            ended, _ = concurrent.futures.wait(under_way, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in ended:
+                name, attempt = under_way.pop(future)
+                error = future.exception()
+                if isinstance(error, VersionsDifferError) or (error is not None and not isinstance(error, Exception)):
+                    raise error
+                if isinstance(error, WorkerLostError) and attempt < ATTEMPTS:
+                    say(f"{name}: {error}; again, attempt {attempt + 1} of {ATTEMPTS}")
+                    waiting.append((name, attempt + 1))
+                elif error is not None:
+                    yield name, error, ""
+                else:
+                    yield name, future.result().found, future.result().worker
     finally:
-        at_work = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in at_work:
-            process.terminate()
-        for process in at_work:
-            process.join()
+        for future in under_way:
+            future.cancel()
 
 
 def _brief(row: Any) -> str:
@@ -121,14 +163,10 @@ def _brief(row: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if isinstance(value, (int, float, str)))
 
 
-def _write(lines: Any, content: dict[str, Any]) -> None:
-    lines.write(json.dumps(plain(content), allow_nan=False).encode() + b"\n")
-    os.fsync(lines.fileno())
-
-
-def _whole(journal: Path) -> int:
-    """How many bytes of the journal are whole lines."""
-    return files.read(journal, files.LARGEST_JSON).rfind(b"\n") + 1
+def _whole(journal: Path) -> bytes:
+    """The whole lines of the journal."""
+    content = files.read(journal, files.LARGEST_JSON)
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _read(journal: Path, config: dict[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,9 @@ import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.engines import choice
+from recollect.engines import choice, forking
 from recollect.envs.base import Environment
-from recollect.errors import RecollectError
-from recollect.training import baseline_group, pytree_group
+from recollect.training import baseline_group, pytree_group, refusing
 from recollect.training.bins import default_bins
 from recollect.training.group import Group, Limits
 from recollect.training.reports import Progress, Result
@@ -40,16 +39,6 @@ def check(
         raise ValueError("seeds must lie between 0 and 2^31 - 1")
     if bins is not None and episodes % bins:
         raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
-
-
-def _refuse_faults(env: Environment, seeds: Sequence[int], faults: np.ndarray) -> None:
-    if faults.any():
-        at = int(np.argmax(faults != 0))
-        what = "the environment gave a reward or an observation that is" if faults[at] > 0 else "the update was"
-        raise RecollectError(
-            f"seed {seeds[at]}: {what} not finite at step {abs(int(faults[at])):,} of {env!r}; "
-            "nothing was learned from that step"
-        )
 
 
 def state_like(agent: Agent, env: Environment, seeds: int, bins: int, engine: str = "auto") -> dict[str, Any]:
@@ -82,6 +71,7 @@ def train_iter(
     ``state``: what ``Progress.snapshot`` returned, to continue from there bit for bit. One that is of another agent,
     environment, engine or number of seeds or bins is a ``FileError``, before anything is compiled.
     """
+    forking.refuse()
     seeds = tuple(operator.index(s) for s in seeds)
     lengths = {"max_steps": max_steps, "max_episode_length": max_episode_length, "records_per_call": records_per_call}
     varied = any(np.ndim(leaf) for leaf in jax.tree.leaves(agent))
@@ -95,10 +85,10 @@ def train_iter(
         group: Group = baseline_group.BaselineGroup(agent, env, seeds, limits, records_per_call, state)  # type: ignore[arg-type]
     else:
         group = pytree_group.PytreeGroup(chosen.engine, agent, env, seeds, limits, records_per_call, state)
-    _refuse_faults(env, seeds, group.faults)
+    refusing.not_finite(env, seeds, group.faults)
     while not group.over:
         new_bins = group.advance()
-        _refuse_faults(env, seeds, group.faults)
+        refusing.not_finite(env, seeds, group.faults)
         total = int(np.sum(group.steps))
         yield Progress(group.taken, total, group.episodes, new_bins, group.recent_return(), group.snapshot, chosen)
     yield dataclasses.replace(group.result(), engine=chosen.engine, passed_over=chosen.passed_over)

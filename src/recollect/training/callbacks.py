@@ -1,8 +1,11 @@
 """What can be done while a learner learns: a callback is called with the learner and each new row of its metrics.
 
 Any function will do: ``learner.learn(10_000, callbacks=[lambda learner, row: row["return"] > 0.9])``; learning stops
-early when one returns True. Those below are the ones people ask for. They can be described in a run folder and made
-again from it, and ``recall`` tells them of the rows that a run had before it was resumed.
+early when one returns True. What one puts into the row becomes a column of the metrics. Where independent agents learn
+side by side (``learners="each"``), there is a row per agent, told apart by its ``seed``.
+
+Those below are the ones people ask for. They can be described in a run folder and made again from it, and ``recall``
+tells them of the rows that a run had before it was resumed. One that has ``check`` is asked before anything is learned.
 """
 
 import contextlib
@@ -12,9 +15,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import FileError
+from recollect.errors import FileError, printable
 from recollect.store import checkpoints
-from recollect.store.run_folders import SNAPSHOTS
+from recollect.store.provenance import native, plain
+from recollect.store.run_reading import SNAPSHOTS
+from recollect.training import arguments
 
 
 class Evaluate:
@@ -23,56 +28,72 @@ class Evaluate:
     Args:
         every: steps between two evaluations.
         episodes: of each.
+
+    ``results`` has (steps, mean return) of each evaluation, ``by_seed`` the same for each of several agents.
     """
 
     def __init__(self, every: int, episodes: int = 20):
-        if every < 1 or episodes < 1:
-            raise ValueError(f"every={every} and episodes={episodes} must be at least 1")
-        self.every, self.episodes, self.done = every, episodes, 0
+        self.every, self.episodes = arguments.count("every", every), arguments.count("episodes", episodes)
         self.results: list[tuple[int, float]] = []
+        self.by_seed: dict[int, list[tuple[int, float]]] = {}
+        self._done: dict[int, int] = {}
+
+    def check(self, learner: Any) -> None:
+        """Refuse a learner that has no environment to evaluate in besides the one it learns in."""
+        learner.check_can_play()
+
+    def _is_due(self, row: dict[str, Any]) -> bool:
+        before, now = self._done.get(row["seed"], 0), row["steps"] // self.every
+        self._done[row["seed"]] = max(before, now)
+        return now > before
+
+    def _note(self, row: dict[str, Any]) -> None:
+        found = row["steps"], row["evaluation"]
+        self.results.append(found)
+        self.by_seed.setdefault(row["seed"], []).append(found)
 
     def recall(self, row: dict[str, Any]) -> None:
         """Take in a row of before."""
-        self.done = max(self.done, row["steps"] // self.every)
-        if "evaluation" in row:
-            self.results.append((row["steps"], row["evaluation"]))
+        self._is_due(row)
+        if not math.isnan(row.get("evaluation", math.nan)):
+            self._note(row)
 
     def __call__(self, learner: Any, row: dict[str, Any]) -> None:
-        """Evaluate, if it is time."""
-        if row["steps"] // self.every > self.done:
-            self.done = row["steps"] // self.every
-            row["evaluation"] = learner.evaluate(self.episodes).mean
-            self.results.append((row["steps"], row["evaluation"]))
+        """Evaluate the agent whose row it is, if it is time."""
+        if self._is_due(row):
+            row["evaluation"] = learner.evaluate(self.episodes, copy=learner.seeds.index(row["seed"])).mean
+            self._note(row)
 
 
 class EarlyStop:
-    """Stop once the mean return (or any other column) has reached a threshold so many rows in succession."""
+    """Stop once the mean return (or any other column) has reached a threshold so many rows in succession.
+
+    Where several agents learn independently, each has to have done so in its own rows.
+    """
 
     def __init__(self, threshold: float, patience: int = 1, column: str = "return"):
-        if patience < 1:
-            raise ValueError(f"patience={patience} must be at least 1")
-        self.threshold, self.patience, self.column, self.good = threshold, patience, column, 0
+        self.threshold, self.column = float(native(threshold)), column
+        self.patience = arguments.count("patience", patience)
+        self.good: dict[int, int] = {}
 
     def recall(self, row: dict[str, Any]) -> None:
         """Take in a row of before."""
-        self(None, row)
+        value = row.get(self.column, math.nan)
+        if not math.isnan(value):  # rows in which nothing was measured are passed over
+            self.good[row["seed"]] = self.good.get(row["seed"], 0) + 1 if value >= self.threshold else 0
 
     def __call__(self, learner: Any, row: dict[str, Any]) -> bool:
-        """Count good rows; rows in which nothing was measured are passed over."""
-        value = row.get(self.column, math.nan)
-        if math.isnan(value):
-            return False
-        self.good = self.good + 1 if value >= self.threshold else 0
-        return self.good >= self.patience
+        """Count good rows."""
+        self.recall(row)
+        return all(self.good.get(seed, 0) >= self.patience for seed in learner.seeds)
 
 
 class Checkpoint:
     """Save the learner every so many steps, in its run folder unless another is named."""
 
     def __init__(self, every: int, folder: Path | str | None = None):
-        if every < 1:
-            raise ValueError(f"every={every} must be at least 1")
-        self.every, self.folder, self.done = every, folder, 0
+        self.every, self.done = arguments.count("every", every), 0
+        self.folder = None if folder is None else Path(folder).absolute()
 
     def recall(self, row: dict[str, Any]) -> None:
         """Take in a row of before."""
@@ -82,7 +103,7 @@ class Checkpoint:
         """Save, if it is time."""
         if row["steps"] // self.every > self.done:
             self.done = row["steps"] // self.every
-            learner.save(self.folder if self.folder is not None else learner.folder / "checkpoints" / "learner")
+            learner.save(self.folder if self.folder is not None else learner.folder)
 
 
 class Record:
@@ -126,31 +147,52 @@ def _steps_of_newest(folder: Path) -> int:
 
 
 _KNOWN = {cls.__name__: cls for cls in (Evaluate, EarlyStop, Checkpoint, Record)}
+_PLACES = ("folder",)  # options that lead out of the run folder: not written down, and not believed where they are
 
 
 def describe(callbacks: Iterable[Any]) -> list[dict[str, Any]]:
     """Callbacks as JSON can hold them; those that are not of this module by their names alone.
 
+    A folder of the caller's is not named, as nothing in a run folder may lead out of it: ``outside`` says that there
+    was one.
+
     >>> describe([Evaluate(every=100)])
     [{'class': 'Evaluate', 'options': {'every': 100, 'episodes': 20}}]
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for callback in callbacks:
-        name = getattr(callback, "__qualname__", type(callback).__qualname__)
-        if type(callback) in _KNOWN.values():
-            options = {option: getattr(callback, option) for option in inspect.signature(type(callback)).parameters}
-            plain = {k: str(v) if isinstance(v, Path) else v for k, v in options.items()}
-            found.append({"class": type(callback).__name__, "options": plain})
-        else:
-            found.append({"name": name})
+        if type(callback) not in _KNOWN.values():
+            found.append({"name": getattr(callback, "__qualname__", type(callback).__qualname__)})
+            continue
+        options = {option: getattr(callback, option) for option in inspect.signature(type(callback)).parameters}
+        places = [name for name in _PLACES if options.pop(name, None) is not None]
+        found.append({"class": type(callback).__name__, "options": plain(options)})
+        found[-1] |= {"outside": places} if places else {}
     return found
 
 
-def restore(described: Any) -> list[Any]:
-    """The callbacks that ``describe`` described; ``FileError`` for what cannot be made from a description."""
+def restore(described: Any, folder: Path | str | None = None) -> list[Any]:
+    """The callbacks that ``describe`` described; ``FileError`` for what cannot be made from a description.
+
+    ``folder``: where those save that had a folder of their own.
+    """
     try:
         if own := [entry["name"] for entry in described if "name" in entry]:
-            raise FileError(f"callbacks of your own ({', '.join(map(str, own))}) are not in the folder")
-        return [_KNOWN[entry["class"]](**entry["options"]) for entry in described]
+            raise FileError(f"callbacks of your own ({printable(', '.join(map(str, own)))}) are not in the folder")
+        return [_restore_one(entry, folder) for entry in described]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"not callbacks that this release knows: {type(error).__name__}: {error}") from error
+        raise FileError(f"not callbacks that this release knows: {type(error).__name__}: {printable(error)}") from error
+
+
+def _restore_one(entry: dict[str, Any], folder: Path | str | None) -> Any:
+    options = dict(entry["options"])
+    named = {name: options.pop(name) for name in _PLACES if options.get(name) is not None}
+    if named or entry.get("outside"):
+        if folder is None:
+            said = f" ({printable(', '.join(map(str, named.values())), 200)})" if named else ""
+            raise FileError(
+                f"its {entry['class']} callback saved to a folder outside of the run{said}: nothing is written there "
+                "because a file says so; --checkpoint-folder DIR (in Python checkpoint_folder=) says where it saves"
+            )
+        options["folder"] = folder
+    return _KNOWN[entry["class"]](**options)

@@ -1,6 +1,10 @@
-"""The environments that are played at once, watched: what is not sound in them stops before an agent learns from it."""
+"""The environments that are played at once, watched: what is wrong in them stops before an agent learns from it."""
 
 import abc
+import contextlib
+import functools
+import types
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -11,27 +15,40 @@ import numpy as np
 from recollect.engines import host
 from recollect.envs.spaces import Actions, NotInSpaceError, Observations
 from recollect.errors import FileError, RecollectError
+from recollect.training import returned
 from recollect.training.normalization import Normalizer
+from recollect.training.returned import EnvironmentFault
 
 RECORDED = 2**24
 """Most bytes of actions that are kept of a copy's episode: two million choices among a few actions, or a quarter of a
 million actions of 17 numbers. A longer episode cannot be taken up again in its middle."""
 
 
-LARGEST = float(np.finfo(np.float32).max)  # of a reward: agents learn in float32
-
-
-class EnvironmentFault(RecollectError):  # noqa: N818
-    """An environment did what none should: which, with which seed, at which step, and where the state is saved."""
-
-    def __init__(self, environment: str, seed: int, step: int, what: str, saved: str = ""):
-        self.environment, self.seed, self.step, self.what, self.saved = environment, seed, step, what, saved
-        tail = f"; the state before it is saved in {saved}" if saved else ""
-        super().__init__(f"{environment}, seed {seed}, step {step:,}: {what}{tail}")
-
-
 class NotRepeatableError(RecollectError):
     """An episode that was under way does not come again, so that training would not go on bit for bit."""
+
+
+class Guard:
+    """Stands before a method of an environment that is learned in: a call from outside of training is noticed.
+
+    Training itself calls the method behind it. Copied or pickled with its environment, it is that method again.
+    """
+
+    def __init__(self, pool: "Fleet", env: Any, name: str):
+        self._pool, self._env, self._name, self.method = weakref.ref(pool), env, name, getattr(env, name)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Let the call through."""
+        if (pool := self._pool()) is not None:
+            pool.touched = True
+        return self.method(*arguments, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _method, (self._env, self._name)
+
+
+def _method(env: Any, name: str) -> Any:
+    return types.MethodType(getattr(type(env), name), env)
 
 
 class Episode(NamedTuple):
@@ -67,6 +84,23 @@ class Fleet(abc.ABC):
         self.finished: list[Episode] = []
         self.taken = [bytearray() for _ in range(copies)]  # what was drawn since each copy's reset
         self.sums = [0] * copies  # CRC-32 of the observations since then, before they are normalised
+        self.touched = False  # whether someone else has reset or stepped an environment since this was last False
+        self._guarded: list[Any] = []
+
+    def _guard(self, env: Any) -> tuple[Any, Any]:
+        """Notice what others do to an environment; returns its ``reset`` and ``step`` for training's own calls."""
+        own = env.reset, env.step
+        with contextlib.suppress(AttributeError, TypeError):  # one that takes no attributes is not watched
+            env.reset, env.step = Guard(self, env, "reset"), Guard(self, env, "step")
+            self._guarded.append(env)
+        return own
+
+    def _unguard(self) -> None:
+        for env in self._guarded:
+            for name in ("reset", "step"):
+                if isinstance(vars(env).get(name), Guard):
+                    delattr(env, name)
+        self._guarded = []
 
     @abc.abstractmethod
     def reset(self, rows: np.ndarray) -> None:
@@ -120,7 +154,13 @@ class Fleet(abc.ABC):
             raise FileError(f"the episodes under way are not those of {k} environments: {', '.join(wrong)}")
         ends, copies = np.cumsum(arrays["sizes"]), arrays["finished.copies"]
         if (arrays["sizes"] < 0).any() or ends[-1] != t or ((copies < 0) | (copies >= k)).any():
-            raise FileError("the episodes under way are not sound: their actions or their copies do not add up")
+            raise FileError("the episodes under way are not valid: their actions or their copies do not add up")
+        for name in ("steps", "episodes", "lengths", "finished.lengths"):
+            if (arrays[name] < 0).any():
+                raise FileError(f"the episodes under way are not valid: {name} of less than 0")
+        for name in ("scores", "finished.scores"):
+            if not np.isfinite(arrays[name]).all():
+                raise FileError(f"the episodes under way are not valid: {name} that are not finite")
         self.steps = int(arrays["steps"])
         self.episodes, self.lengths = arrays["episodes"].tolist(), arrays["lengths"].tolist()
         self.scores, self.sums = arrays["scores"].tolist(), arrays["sums"].tolist()
@@ -131,10 +171,6 @@ class Fleet(abc.ABC):
     def fault(self, copy: int, what: str) -> EnvironmentFault:
         """The error for something wrong in a copy at the step under way."""
         return EnvironmentFault(self.name, self.seeds[copy][0], self.steps + 1, what)
-
-    def raised(self, copy: int, call: str, error: Exception) -> EnvironmentFault:
-        """The error for an environment that raised."""
-        return self.fault(copy, f"{call} raised {type(error).__name__}: {error}")
 
     def reset_seed(self, copy: int) -> int:
         """Of a copy's next episode."""
@@ -155,20 +191,14 @@ class Fleet(abc.ABC):
         self.scores[copy], self.lengths[copy] = 0.0, 0
         self.normalizer.returns[copy] = 0.0
 
-    def _note(self, copy: int, row: np.ndarray, reward: Any, terminated: Any, truncated: Any) -> bool:
+    def _note(self, copy: int, row: np.ndarray, reward: float, terminated: bool, truncated: bool) -> bool:
         """Write down what came of a step; returns whether the episode is over."""
-        try:
-            reward = float(reward)
-        except (TypeError, ValueError) as error:
-            raise self.fault(copy, f"the reward is no number: {reward!r}") from error
-        if not abs(reward) <= LARGEST:
-            raise self.fault(copy, f"the reward is {reward}")
-        over = bool(terminated or truncated)
+        over = terminated or truncated
         at = 2 * self.vector.size
         row[at + host.REWARD] = self.normalizer.reward(reward, copy, over)
-        row[at + host.TERMINATED] = bool(terminated)
+        row[at + host.TERMINATED] = terminated
         # An episode that ends on its own at the very step of a time limit has ended: nothing follows.
-        row[at + host.TRUNCATED] = bool(truncated) and not terminated
+        row[at + host.TRUNCATED] = truncated and not terminated
         self.scores[copy] += reward
         self.lengths[copy] += 1
         if over:
@@ -184,6 +214,9 @@ class Copies(Fleet):
     def __init__(self, envs: Sequence[gym.Env], *arguments: Any):
         super().__init__(*arguments)
         self.envs = list(envs)
+        own = [self._guard(env) for env in self.envs]
+        self._resets, self._steps = [reset for reset, _ in own], [step for _, step in own]
+        self._faults = [functools.partial(self.fault, copy) for copy in range(self.copies)]
         self._rows: Any = None
         self._views: list[tuple[memoryview, memoryview]] = []
 
@@ -207,24 +240,16 @@ class Copies(Fleet):
         self._take(copy, observation, row[self.vector.size : 2 * self.vector.size], self._views[copy][1])
 
     def _first(self, copy: int) -> Any:
-        seed = self.reset_seed(copy)
-        try:
-            return self.envs[copy].reset(seed=seed)[0]
-        except Exception as error:
-            raise self.raised(copy, f"reset(seed={seed})", error) from error
+        return returned.reset(self._resets[copy], self._faults[copy], seed=self.reset_seed(copy))
 
     def step(self, drawn: np.ndarray, rows: np.ndarray) -> None:
         """One step in each."""
         if rows is not self._rows:
             self._look_at(rows)
         decode, size = self.actions.decode, self.vector.size
-        for copy, env in enumerate(self.envs):
+        for copy, step in enumerate(self._steps):
             row, choice, taken = rows[copy], drawn[copy], self.taken[copy]
-            action = decode(choice)
-            try:
-                observation, reward, terminated, truncated, _ = env.step(action)
-            except Exception as error:
-                raise self.raised(copy, f"step({action!r})", error) from error
+            observation, reward, terminated, truncated = returned.step(step, decode(choice), self._faults[copy])
             if len(taken) < RECORDED:
                 taken.extend(choice)  # its bytes
             self._take(copy, observation, row[:size], self._views[copy][0])
@@ -240,38 +265,43 @@ class Copies(Fleet):
 
     def replay(self, drawn: np.ndarray) -> None:
         """Play each episode again from its seed and the actions taken in it."""
-        for copy, env in enumerate(self.envs):
-            if wrong := self._replay_one(copy, env, drawn):
+        for copy in range(self.copies):
+            if wrong := self._replay_one(copy, drawn):
                 raise NotRepeatableError(
                     f"{self.name} does not give the same episode again for the same seed and actions: {wrong}"
                 )
 
-    def _replay_one(self, copy: int, env: gym.Env, drawn: np.ndarray) -> str | None:
+    def _replay_one(self, copy: int, drawn: np.ndarray) -> str | None:
         """What is not as it was, or None."""
         form, taken = drawn[copy], self.taken[copy]
         if len(taken) != self.lengths[copy] * form.nbytes:
             return f"{len(taken):,} bytes are kept of its {self.lengths[copy]:,} actions"
         choices = np.frombuffer(bytes(taken), form.dtype).reshape(-1, *form.shape)
         seen, sum_, score = np.zeros(self.vector.size, np.float32), 0, 0.0
+        first = self._first(copy)
         try:
-            self.vector.write(self._first(copy), seen)
+            self.vector.write(first, seen)
             sum_ = crc32(seen.data)
             for t, choice in enumerate(choices, 1):
-                observation, reward, terminated, truncated, _ = env.step(self.actions.decode(choice))
+                action = self.actions.decode(choice)
+                observation, reward, terminated, truncated = returned.step(
+                    self._steps[copy], action, self._faults[copy]
+                )
                 if terminated or truncated:
                     return f"it ended at step {t:,} of {len(choices):,}"
                 self.vector.write(observation, seen)
-                sum_, score = crc32(seen.data, sum_), score + float(reward)
-        except EnvironmentFault:
-            raise
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
+                sum_, score = crc32(seen.data, sum_), score + reward
+        except EnvironmentFault as fault:
+            return fault.what
+        except NotInSpaceError as error:
+            return f"an observation is not in the declared space: {error}"
         if sum_ != self.sums[copy]:
             return f"the observations of its first {len(choices):,} steps are others"
         return None if score == self.scores[copy] else f"the rewards of its first {len(choices):,} steps are others"
 
     def close(self) -> None:
         """Close each."""
+        self._unguard()
         for env in self.envs:
             env.close()
 
@@ -287,12 +317,20 @@ class Vector(Fleet):
     def __init__(self, env: gym.vector.VectorEnv, *arguments: Any):
         super().__init__(*arguments)
         self.env = env
+        self._reset_all, self._step_all = self._guard(env)
+        self._one_seed = False  # whether its ``reset`` takes a number where others take one per copy
         self.mode = env.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
         self.waiting = np.zeros(self.copies, bool)
         self.held = host.blank_rows(self.copies, self.vector.size)
 
     def _each(self, observations: Any) -> list[Any]:
-        return list(gym.vector.utils.iterate(self.env.observation_space, observations))
+        try:
+            found = list(gym.vector.utils.iterate(self.env.observation_space, observations))
+        except Exception as error:
+            raise self.fault(0, f"observations are not in the declared space: {error}") from error
+        if len(found) != self.copies:
+            raise self.fault(0, f"{len(found)} observations were returned for {self.copies} copies")
+        return found
 
     def _batch(self, drawn: np.ndarray) -> Any:
         space = self.env.single_action_space
@@ -304,21 +342,55 @@ class Vector(Fleet):
         for copy in range(self.copies):
             self._clear(copy)
         self.waiting[:] = False
-        try:
-            seeds: Any = [self.reset_seed(copy) for copy in range(self.copies)]
-            observations, _ = self.env.reset(seed=seeds)
-        except Exception as error:
-            raise self.raised(0, "reset()", error) from error
+        observations = self._reset_seeded([self.reset_seed(copy) for copy in range(self.copies)])
         for copy, observation in enumerate(self._each(observations)):
             self._take(copy, observation, rows[copy, self.vector.size : 2 * self.vector.size])
+
+    def _reset_seeded(self, seeds: list[int]) -> Any:
+        """Observations of an episode that begins everywhere, from a seed for each copy or one for all of them.
+
+        Environments that are vectorised themselves, as ``gymnasium.make_vec`` prefers them, take a single one.
+        """
+        fault = functools.partial(self.fault, 0)
+        if not self._one_seed:
+            try:
+                return returned.reset(self._reset_all, fault, seed=seeds)
+            except EnvironmentFault as refused:
+                self._one_seed = True
+                try:
+                    return returned.reset(self._reset_all, fault, seed=seeds[0])
+                except EnvironmentFault:
+                    self._one_seed = False
+                    raise refused from refused.__cause__
+        return returned.reset(self._reset_all, fault, seed=seeds[0])
+
+    def _last(self, info: Any, copy: int) -> Any:
+        """The last observation of an episode whose successor has begun in the same step."""
+        try:
+            return info["final_obs"][copy]
+        except (LookupError, TypeError) as error:
+            raise self.fault(copy, "the last observation of an episode is not in info['final_obs']") from error
+
+    def _stepped(self, drawn: np.ndarray) -> tuple[Any, ...]:
+        """What the environment's step returned, of each copy: checked but for the observations."""
+        fault = functools.partial(self.fault, 0)
+        try:
+            found = self._step_all(self._batch(drawn))
+        except Exception as error:
+            raise fault(f"step() raised {type(error).__name__}: {error}") from error
+        try:
+            observations, rewards, terminated, truncated, info = found
+            sizes = [len(part) for part in (rewards, terminated, truncated)]
+        except (TypeError, ValueError) as error:
+            raise fault("step() returned something else than five values for all copies") from error
+        if sizes != [self.copies] * 3:
+            raise fault(f"step() returned {sizes} rewards, terminated and truncated for {self.copies} copies")
+        return observations, rewards, terminated, truncated, info
 
     def step(self, drawn: np.ndarray, rows: np.ndarray) -> None:
         """One step in all."""
         size, idle = self.vector.size, 2 * self.vector.size + host.IDLE
-        try:
-            observations, rewards, terminated, truncated, info = self.env.step(self._batch(drawn))
-        except Exception as error:
-            raise self.raised(0, "step()", error) from error
+        observations, rewards, terminated, truncated, info = self._stepped(drawn)
         seen, ends = self._each(observations), []
         for copy, row in enumerate(rows):
             row[idle] = 0.0
@@ -327,10 +399,15 @@ class Vector(Fleet):
                 self._take(copy, seen[copy], row[size : 2 * size])
                 self.waiting[copy] = False
                 continue
-            over = bool(terminated[copy] or truncated[copy])
+            fault = functools.partial(self.fault, copy)
+            ended = (
+                returned.flag("terminated", terminated[copy], fault),
+                returned.flag("truncated", truncated[copy], fault),
+            )
+            over = any(ended)
             same = over and self.mode == gym.vector.AutoresetMode.SAME_STEP
-            self._take(copy, info["final_obs"][copy] if same else seen[copy], row[:size])
-            self._note(copy, row, rewards[copy], terminated[copy], truncated[copy])
+            self._take(copy, self._last(info, copy) if same else seen[copy], row[:size])
+            self._note(copy, row, returned.number(rewards[copy], fault), *ended)
             if same:
                 self._take(copy, seen[copy], row[size : 2 * size])
             elif over:
@@ -342,7 +419,8 @@ class Vector(Fleet):
         elif ends:
             mask = np.zeros(self.copies, bool)
             mask[ends] = True
-            fresh = self._each(self.env.reset(options={"reset_mask": mask})[0])
+            fault = functools.partial(self.fault, ends[0])
+            fresh = self._each(returned.reset(self._reset_all, fault, options={"reset_mask": mask}))
             for copy in ends:
                 self._take(copy, fresh[copy], rows[copy, size : 2 * size])
         self.steps += 1
@@ -357,4 +435,5 @@ class Vector(Fleet):
 
     def close(self) -> None:
         """Close it."""
+        self._unguard()
         self.env.close()

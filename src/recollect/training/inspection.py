@@ -1,5 +1,6 @@
 """Looking inside: one episode of a trained agent, step by step, with what it held in memory and what it made of it."""
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +9,10 @@ import numpy as np
 
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.errors import RecollectError
+from recollect.training import arguments
 from recollect.training.online import Learner
+from recollect.training.player import Player, environment, play_episode
+from recollect.training.returned import EnvironmentFault
 
 
 class Moment(NamedTuple):
@@ -25,24 +29,24 @@ class Moment(NamedTuple):
     reward: float
 
 
-def play(learner: Learner, seed: int = 0, limit: int = 1000) -> list[Moment]:
-    """An episode of at most ``limit`` steps, without learning."""
+def play(learner: Learner, seed: int = 0, limit: int = 1000, *, env: Any = None) -> list[Moment]:
+    """An episode of at most ``limit`` steps, without learning, in an environment of its own.
+
+    ``env``: as for ``Learner``, where that was given one environment and cannot make another.
+    """
     agent = learner.agent
     if not isinstance(agent, EpisodicActorCritic):
         raise RecollectError(f"{type(agent).__name__} has no episodic memory to look into")
-    env = learner.source.make() if learner.source.make is not None else learner.env
-    player = learner.player(seed)
+    seed, limit = arguments.seed("seed", seed), arguments.count("limit", limit)
     look = jax.jit(
         lambda state: agent.query_probabilities(
             state.params, agent.see(state.params, state.decision.observation), state.memory
         )
     )
     see = jax.jit(agent.see)
-    observation, _ = env.reset(seed=seed)
     moments: list[Moment] = []
-    over = False
-    while not over and len(moments) < limit:
-        action = player.act(observation)
+
+    def moment(player: Player, action: Any, reward: float) -> Moment:
         state = player.state()
         filled = np.asarray(state.memory.ranks) > 0
         items = np.asarray(state.memory.items)
@@ -55,9 +59,15 @@ def play(learner: Learner, seed: int = 0, limit: int = 1000) -> list[Moment]:
         probabilities = np.where(filled, np.asarray(look(state)), np.nan)
         here = np.asarray(see(state.params, state.decision.observation))
         slot, recalled = int(state.decision.slot) if filled.any() else -1, np.asarray(state.decision.recalled)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        moments.append(Moment(here, items, weights, since, probabilities, slot, recalled, action, float(reward)))
-        over = bool(terminated or truncated)
+        return Moment(here, items, weights, since, probabilities, slot, recalled, action, reward)
+
+    def fault(step: int, what: str) -> EnvironmentFault:
+        return EnvironmentFault(learner.source.name, seed, step, what)
+
+    with environment(learner, env) as other:
+        player = learner.player(seed)
+        for action, reward, _ in itertools.islice(play_episode(player, other, seed, fault), limit):
+            moments.append(moment(player, action, reward))
     return moments
 
 

@@ -5,10 +5,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from recollect.errors import FileError
+
 LIMIT = 10.0
 """Normalised numbers are cut to ±10: one outlier early on, when little is known, must not throw the networks."""
-VARIES = 1e-12
-"""A variance from here on counts as one."""
+VARIES = 1e-18
+"""A variance counts as one from this part of the squared mean on: a deviation of a billionth of the mean. What varies
+less differs by rounding; observations, which are float32, either vary more than that or not at all. There is no
+absolute bound, as quantities in units of a billionth are as good as any."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -23,7 +27,8 @@ def _add(x, count, mean, squares):
 def _scale(x, count, mean, squares):
     for k in range(len(x)):
         variance = squares[k] / max(count - 1, 1)
-        scaled = (x[k] - mean[k]) / (np.sqrt(variance) if variance > VARIES else 1.0)
+        varies = variance > VARIES * mean[k] * mean[k]
+        scaled = (x[k] - mean[k]) / (np.sqrt(variance) if varies else 1.0)
         x[k] = min(max(scaled, -LIMIT), LIMIT)
 
 
@@ -45,7 +50,7 @@ class Moments:
     def deviation(self) -> np.ndarray:
         """Standard deviation; 1 where nothing varies yet."""
         variance = self.squares / max(self.count - 1, 1)
-        return np.where(variance > VARIES, np.sqrt(variance), 1.0)
+        return np.where(variance > VARIES * self.mean**2, np.sqrt(variance), 1.0)
 
 
 class Normalizer:
@@ -90,12 +95,19 @@ class Normalizer:
         return found
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Go back to what ``state`` gave."""
-        self.returns = np.array(arrays["returns"], float)
+        """Go back to what ``state`` gave; numbers that no statistics have are a ``FileError``."""
+        returns = np.array(arrays["returns"], float)
+        if not np.isfinite(returns).all():
+            raise FileError("the normaliser is not valid: returns that are not finite")
+        found = {}
+        for name in self._moments():
+            count, mean, squares = (np.array(arrays[f"{name}.{part}"]) for part in ("count", "mean", "squares"))
+            if count < 0 or not np.isfinite(mean).all() or not (np.isfinite(squares) & (squares >= 0)).all():
+                raise FileError(f"the normaliser is not valid: counts or moments of {name} that cannot be")
+            found[name] = int(count), mean, squares
+        self.returns = returns
         for name, moments in self._moments().items():
-            moments.count = int(arrays[f"{name}.count"])
-            moments.mean = np.array(arrays[f"{name}.mean"])
-            moments.squares = np.array(arrays[f"{name}.squares"])
+            moments.count, moments.mean, moments.squares = found[name]
 
     def _moments(self) -> dict[str, Moments]:
         """All there are, by name; the first of a kind is called as when it is the only one."""

@@ -1,8 +1,9 @@
-"""Playing without learning: one agent that carries its memory through an episode."""
+"""Playing without learning: one agent that carries its memory through an episode, in an environment of its own."""
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -14,8 +15,12 @@ from recollect import prng
 from recollect.agents.base import Agent
 from recollect.engines.choice import host_for
 from recollect.engines.host import Live, blank_rows
+from recollect.envs import making, spaces
 from recollect.envs.spaces import Actions, NotInSpaceError, Observations
-from recollect.training.env_pool import EnvironmentFault
+from recollect.errors import RecollectError
+from recollect.store.interrupts import Interrupted
+from recollect.training import returned
+from recollect.training.returned import EnvironmentFault
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,25 +89,82 @@ class Player:
         return jax.tree.map(lambda leaf: leaf[0], self.host.unpack(self.packed)).agent
 
 
-def play(player: Player, env: gym.Env, episodes: int, name: str, seed: int) -> Evaluation:
-    """So many episodes, seeded one by one from ``seed``."""
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
-    for k in range(episodes):
-        player.begin()
+def check_can_play(learner: Any) -> None:
+    """Refuse to play where there is no environment to play in besides the one that is learned in."""
+    if learner.source.make is not None:
+        return
+    if isinstance(learner.source.first, gym.vector.VectorEnv):
+        raise RecollectError("a vector environment cannot be evaluated in: give a single one as env=, or load with one")
+    raise RecollectError(
+        f"the learner was given one {learner.source.name} and is learning in it: playing there would take it out of "
+        "its episode. Give another one (env=), or make the learner with an id or a function that makes environments"
+    )
+
+
+@contextlib.contextmanager
+def environment(learner: Any, env: Any = None) -> Iterator[gym.Env]:
+    """An environment to play in that is not the one that is learned in; closed afterwards, unless it was given."""
+    if env is None:
+        check_can_play(learner)
+        made, own = learner.source.make(), True
+    else:
+        found = making.source(env)
+        made, own = found.first, env is not found.first
+    try:
+        if made is learner.source.first:
+            raise RecollectError(f"{learner.source.name}: this is the environment that is learned in; give another one")
+        for name in ("observation_space", "action_space"):
+            mine, other = getattr(learner, name), getattr(made, name)
+            if spaces.describe(mine) != spaces.describe(other):
+                raise RecollectError(
+                    f"env has the {name.replace('_', ' ')} {spaces.describe(other)}, "
+                    f"the learner's is {spaces.describe(mine)}"
+                )
+        yield made
+    finally:
+        if own:
+            made.close()
+
+
+def play_episode(
+    player: Player, env: gym.Env, seed: int, fault: Callable[[int, str], EnvironmentFault]
+) -> Iterator[tuple[Any, float, bool]]:
+    """An episode from its seed: action, reward and whether it is over, step by step; ``fault`` is told the step."""
+    steps = 0
+
+    def wrong(what: str) -> EnvironmentFault:
+        return fault(steps, what)
+
+    player.begin()
+    observation, over = returned.reset(env.reset, wrong, seed=seed), False
+    while not over:
         try:
-            observation, _ = env.reset(seed=int(np.random.SeedSequence([seed, k]).generate_state(1)[0] >> 1))
-            over = False
-            while not over:
-                observation, reward, terminated, truncated, _ = env.step(player.act(observation))
-                returns[k] += float(reward)
-                lengths[k] += 1
-                over = bool(terminated or truncated)
+            action = player.act(observation)
         except NotInSpaceError as error:
-            what = f"an observation is not in the declared space: {error}"
-            raise EnvironmentFault(name, seed, int(lengths[k]), f"evaluation episode {k}: {what}") from error
-        except Exception as error:
-            what = f"evaluation episode {k} raised {type(error).__name__}: {error}"
-            raise EnvironmentFault(name, seed, int(lengths[k]), what) from error
-        if not math.isfinite(returns[k]):
-            raise EnvironmentFault(name, seed, int(lengths[k]), f"evaluation episode {k}: a reward is not finite")
-    return Evaluation(returns, lengths)
+            raise wrong(f"an observation is not in the declared space: {error}") from error
+        steps += 1
+        observation, reward, terminated, truncated = returned.step(env.step, action, wrong)
+        over = terminated or truncated
+        yield action, reward, over
+
+
+def play(
+    player: Player, env: gym.Env, episodes: int, name: str, seed: int, asked: Callable[[], bool] = lambda: False
+) -> Evaluation:
+    """So many episodes, seeded one by one from ``seed``; ``asked``: whether to end with ``Interrupted``."""
+    returns: list[float] = []
+    lengths: list[int] = []
+    for k in range(episodes):
+
+        def fault(step: int, what: str, k: int = k) -> EnvironmentFault:
+            return EnvironmentFault(name, seed, step, f"evaluation episode {k}: {what}")
+
+        own = int(np.random.SeedSequence([seed, k]).generate_state(1)[0] >> 1)
+        returns.append(0.0)
+        lengths.append(0)
+        for _, reward, _ in play_episode(player, env, own, fault):
+            returns[-1] += reward
+            lengths[-1] += 1
+            if asked():
+                raise Interrupted
+    return Evaluation(np.array(returns), np.array(lengths))

@@ -1,7 +1,6 @@
 """Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
 
 import math
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from recollect.agents.base import Agent
 from recollect.engines import loop
 from recollect.envs.base import Environment
 from recollect.store import trees
+from recollect.training import refusing
 from recollect.training.bins import Bins
 from recollect.training.group import Group, Limits
 from recollect.training.reports import Result
@@ -48,7 +48,10 @@ class PytreeGroup(Group):
         self._agents = loop.broadcast(agent, len(seeds))
         bins = limits.episodes // limits.bin_size
         like = state_like(agent, env, len(seeds), bins)
-        _refuse_too_large(sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values()), len(seeds))
+        needed = sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values())
+        limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+        fix = "a smaller memory_size, or fewer seeds at once"
+        refusing.too_large(needed, f"the states of {len(seeds)} runs", fix, limit)
         self._bins = Bins(len(seeds), bins, limits.bin_size, like["collected"]["query_vectors"].shape[2:])
         if state is None:
             self._runs, self._taken = loop.start(self._agents, env, jnp.array(seeds, jnp.uint32), bins), 0
@@ -117,16 +120,3 @@ class PytreeGroup(Group):
 def _copied(leaf: Any) -> Array:
     """A copy that compiled calls may write over; ``jnp.array`` would compile a program for each shape."""
     return jax.device_put(leaf.copy()) if isinstance(leaf, np.ndarray) else jnp.array(leaf)
-
-
-def _refuse_too_large(needed: int, runs: int) -> None:
-    """Refuse what cannot fit, by its bytes, before any of them is asked for."""
-    stats = jax.devices()[0].memory_stats() or {}
-    there = stats.get("bytes_limit")
-    if there is None and hasattr(os, "sysconf"):
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if there is not None and needed > there:
-        raise ValueError(
-            f"{runs} runs need {needed:,} bytes of state, this machine has {there:,}: "
-            "take a smaller memory_size, or fewer seeds at once"
-        )

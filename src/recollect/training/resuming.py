@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import FileError
+from recollect.errors import FileError, printable
 from recollect.store import checkpoints, files, run_folders
 from recollect.store.run_folders import RunFolder
+from recollect.training import arguments
 from recollect.training import callbacks as known_callbacks
 from recollect.training.online import Callback, Learner
 from recollect.training.recording import GROUP, Recorder, read_rows
 
-_DESCRIBING = ("agent", "environment", "spaces", "seed", "copies", "learners", "pictures", "normalize")
+_DESCRIBING = ("agent", "environment", "seed", "copies", "learners", "pictures", "normalize")
 
 
 def resume(
@@ -23,10 +24,13 @@ def resume(
     allow_inexact: bool = False,
     break_lock: bool = False,
     checkpoint_every: float | None = None,
+    checkpoint_folder: Path | str | None = None,
 ) -> Learner:
     """Go on with a learner's run from its newest checkpoint to where it was to end, bit for bit.
 
-    What cannot be is refused before anything in the folder changes. One that is finished is left as it is.
+    What cannot be is refused before anything in the folder changes. One that is finished is left as it is. How it goes
+    on is what the newest call of ``learn`` asked for. Nothing outside of the folder is written to, and no module is
+    imported, because a file in it says so.
 
     Args:
         path: the run folder.
@@ -38,27 +42,36 @@ def resume(
             the same one again, and mark the run.
         break_lock: take over a lock whose holder may live elsewhere.
         checkpoint_every: seconds between checkpoints; default: as before.
+        checkpoint_folder: where a ``Checkpoint`` callback saves that had a folder of its own, outside of the run.
     """
     path = Path(path)
+    if checkpoint_every is not None:
+        checkpoint_every = arguments.seconds("checkpoint_every", checkpoint_every)
     with RunFolder.reopen(path, break_lock=break_lock) as folder:
-        learning = _learning_of(path, folder.config)
-        watch = known_callbacks.restore(learning["callbacks"]) if callbacks is None else list(callbacks)
-        every = checkpoint_every or _every_of(path, folder.config)
-        place = path / "checkpoints" / GROUP
-        if place.is_symlink() or place.parent.is_symlink():
-            raise FileError(f"{place} cannot be read: it is a link")
+        if folder.config.get("kind") != "learner":
+            raise FileError(f"{path} is not the run of a learner")
+        place = run_folders.group_folder(path, GROUP)
         found = checkpoints.load(place, fallback=fallback) if checkpoints.listing(place) else None
+        learning = _learning_of(path, folder.config, found)
+        learning["checkpoint_every"] = checkpoint_every or learning["checkpoint_every"]
+        given = callbacks is not None
+        watch = list(callbacks or ()) if given else known_callbacks.restore(learning["callbacks"], checkpoint_folder)
         learner, inexact = _restored(folder, found, learning, env, allow_inexact)
         if found is not None and found.meta.get("finished") is True:
             return _as_finished(folder, learner)
+        for callback in watch:
+            getattr(callback, "check", lambda learner: None)(learner)
+        if given:
+            learning["callbacks"] = known_callbacks.describe(watch)
         kept = {} if found is None else {GROUP: found}
         folder.cut_metrics(kept)
         folder.log_resumed(kept, inexact)
         rows = read_rows(path)
         for callback in watch:
             for row in rows:
-                getattr(callback, "recall", lambda row: None)(row)
-        learner.go_on(Recorder(folder, rows), watch, learning, every, progress)
+                if row["steps"] > learning["start"]:  # what came before was told to callbacks of an earlier call
+                    getattr(callback, "recall", lambda row: None)(row)
+        learner.go_on(Recorder(folder, rows), watch, learning, progress=progress)
     return learner
 
 
@@ -95,28 +108,28 @@ def _as_finished(folder: RunFolder, learner: Learner) -> Learner:
     return learner
 
 
-def _learning_of(path: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """How the run was to learn, from its config."""
-    if config.get("kind") != "learner":
-        raise FileError(f"{path} is not the run of a learner")
-    found = config.get("learning")
-    kinds = {"start": int, "steps": int, "log_every": int, "callbacks": list, "strict": bool}
-    if not isinstance(found, dict) or any(type(found.get(name)) is not kind for name, kind in kinds.items()):
-        raise FileError(f"{path / 'config.json'} does not say how the learner was to learn")
-    if (
-        found["start"] < 0
-        or found["steps"] < 1
-        or found["log_every"] < 1
-        or found.get("log") not in (None, "tensorboard")
-    ):
-        raise FileError(f"{path / 'config.json'}: learning is not sound: {found}")
-    return {"log": None, **found}
+_KINDS = {"start": int, "steps": int, "log_every": int, "callbacks": list, "strict": bool}
 
 
-def _every_of(path: Path, config: dict[str, Any]) -> float:
-    found = config.get("checkpoints")
-    every = found.get("every") if isinstance(found, dict) else None
-    every = float("inf") if every == "inf" else every
-    if not isinstance(every, (int, float)) or not every > 0:
-        raise FileError(f"{path / 'config.json'}: checkpoints.every is {every!r} and should be a number of seconds")
-    return every
+def _learning_of(path: Path, config: dict[str, Any], found: checkpoints.Checkpoint | None) -> dict[str, Any]:
+    """How the run was to learn: by its newest checkpoint, or where there is none, by its config.
+
+    The config tells how the run began; a later call of ``learn`` may have asked for something else. Checkpoints of
+    releases before 0.2 do not say.
+    """
+    said = found is not None and "learning" in found.meta
+    learning = found.meta["learning"] if found is not None and said else config.get("learning")
+    where = found.path / "manifest.json" if found is not None and said else path / "config.json"
+    if not isinstance(learning, dict) or any(type(learning.get(name)) is not kind for name, kind in _KINDS.items()):
+        raise FileError(f"{where} does not say how the learner was to learn")
+    learning = {"log": None, **learning}
+    was = found.meta.get("config") if found is not None and said else None
+    changed = not isinstance(was, dict) or was.get("checkpoints") != config.get("checkpoints")
+    if changed or "checkpoint_every" not in learning:  # how often may be changed in the config
+        learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, config)
+    every = {"checkpoints": {"every": learning["checkpoint_every"]}}
+    learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, every)
+    counts = 0 <= learning["start"] < 2**62 and 1 <= learning["steps"] < 2**62 and learning["log_every"] >= 1
+    if not counts or learning["log"] not in (None, "tensorboard"):
+        raise FileError(f"{where}: learning is not valid: {printable(learning)}")
+    return learning

@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files
-from recollect.store.run_folders import SNAPSHOTS
+from recollect.store.run_reading import SNAPSHOTS
 from recollect.training.online import Learner
 from recollect.training.recording import GROUP, read_rows
 from recollect.view import boards, episodes, figures

@@ -34,16 +34,17 @@ def _lengths(args: argparse.Namespace) -> None:
     budget = lengths.Budget(range(args.first_seed, args.first_seed + args.seeds), args.episodes, args.max_steps)
     budget.check()
 
-    def work(title: str, task: lengths.Task) -> dict | list[dict]:
-        if args.search is None:
-            return lengths.study(task, budget, Lines(title, args.episodes))
-        name = task.head["agent"]
-        drawn = earlier[name] if earlier else lengths.draw(name, args.search, changes)
-        return lengths.search(task, budget, drawn, Lines(title, args.episodes))
-
     earlier = args.best and lengths.best(Path(args.best), args.agents, args.search or 1, changes)
     tasks = lengths.tasks(args.families, args.lengths, args.agents, changes)
-    found, errors = run_units(args, {title: functools.partial(work, title, task) for title, task in tasks.items()})
+    units = {}
+    for title, task in tasks.items():
+        watch, name = Lines(title, args.episodes), task.head["agent"]
+        if args.search is None:
+            units[title] = functools.partial(lengths.study, task, budget, watch)
+        else:
+            drawn = earlier[name] if earlier else lengths.draw(name, args.search, changes)
+            units[title] = functools.partial(lengths.search, task, budget, drawn, watch)
+    found, errors = run_units(args, units)
     rows = shown = list(found.values())
     if args.search is not None:
         rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))

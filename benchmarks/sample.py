@@ -1,0 +1,157 @@
+"""``recollect sample`` beside reading, beside itself with two workers, and beside Apache DataSketches, in one run.
+
+    python benchmarks/sample.py --rows 32000000 --out benchmarks/sample.json
+
+Reading: pyarrow reads the weight column of the same Parquet files, as a table (``read_table``) and in batches that are
+thrown away at once (``batches``). Times are the processor time of the process, which other work on the machine does not
+change much. Two workers are compared with one by the clock and, since that needs an idle machine, by processor time as
+well: all of one worker's over the busiest worker's and the driver's. Rounds take turns and the best of each is kept.
+DataSketches: one call an item, which is all that its package offers.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from recollect.reservoir import pieces, tables
+
+FILES = 4
+
+
+def write(folder: Path, rows: int) -> dict[str, list[str]]:
+    """Files of prices alone, of prices beside an id, and a CSV of fewer rows."""
+    rng = np.random.default_rng(0)
+    found: dict[str, list[str]] = {"price": [], "price and id": [], "csv": []}
+    for k in range(FILES):
+        price = rng.lognormal(3.0, 1.0, rows // FILES)
+        for kind, columns in (
+            ("price", {"price": price}),
+            ("price and id", {"price": price, "id": np.arange(len(price))}),
+        ):
+            path = folder / f"{kind.replace(' ', '-')}-{k}.parquet"
+            pq.write_table(pa.table(columns), path, row_group_size=1 << 20)
+            found[kind].append(str(path))
+        path = folder / f"price-{k}.csv"
+        pa.csv.write_csv(pa.table({"price": price[: len(price) // 8]}), path)
+        found["csv"].append(str(path))
+    return found
+
+
+def read_table(paths: list[str]) -> None:
+    """The weight column through pyarrow, on one thread."""
+    for path in paths:
+        pq.read_table(path, columns=["price"], use_threads=False, memory_map=True)
+
+
+def read_batches(paths: list[str]) -> None:
+    """The same in batches, each thrown away before the next."""
+    for path in paths:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            for _ in file.iter_batches(tables.BATCH, columns=["price"], use_threads=False):
+                pass
+
+
+def sample(paths: list[str], n: int, jobs: int) -> float:
+    """All of ``recollect sample`` but for the command line and the output file; the longest way in processor time."""
+    parts = [piece for path in paths for piece in tables.pieces_of(path)]
+    taken: dict[int, float] = {}
+
+    def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        start = time.thread_time()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            me = threading.get_ident()
+            taken[me] = taken.get(me, 0.0) + time.thread_time() - start
+
+    start = time.thread_time()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        submit = lambda *args, **kwargs: pool.submit(timed, *args, **kwargs)  # noqa: E731
+        pieces.sample(parts, pieces.Options(tables.Select("price")), n, 0, submit, cache=pieces.Cache(1 << 30))
+    return time.thread_time() - start + max(taken.values())
+
+
+def best(runs: dict[str, Callable[[], Any]], clock: Callable[[], float], rounds: int) -> dict[str, float]:
+    """The least time of each, the rounds taking turns; the first round, which compiles, is not counted."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds + 1):
+        for name, run in runs.items():
+            start = clock()
+            run()
+            times[name].append(clock() - start)
+            print(f"  round {turn}, {name}: {times[name][-1]:.2f} s", file=sys.stderr, flush=True)
+    return {name: min(taken[1:]) for name, taken in times.items()}
+
+
+def sketches(rows: int, n: int) -> dict[str, float]:
+    """Nanoseconds an item of DataSketches' VarOpt and EB-PPS, other laws."""
+    import datasketches
+
+    weights = np.random.default_rng(0).lognormal(3.0, 1.0, rows).tolist()
+    found = {}
+    for name, make in (("VarOpt", datasketches.var_opt_sketch), ("EB-PPS", datasketches.ebpps_sketch)):
+        sketch = make(n)
+        start = time.process_time()
+        for k, weight in enumerate(weights):
+            sketch.update(k, weight)
+        found[name] = (time.process_time() - start) / rows * 1e9
+    return found
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=32_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("-n", type=int, default=1_000)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as here:
+        files = write(Path(here), args.rows)
+        runs: dict[str, Callable[[], Any]] = {
+            "read_table": lambda: read_table(files["price"]),
+            "batches": lambda: read_batches(files["price"]),
+        }
+        for n in (args.n, 10 * args.n):
+            runs[f"sample n={n}"] = lambda n=n: sample(files["price"], n, 1)
+        runs[f"sample n={args.n}, another column"] = lambda: sample(files["price and id"], args.n, 1)
+        processor = best(runs, time.process_time, args.rounds)
+        ways: dict[str, list[float]] = {}
+        clocks: dict[str, Callable[[], Any]] = {
+            f"{kind}, {jobs}": lambda kind=kind, jobs=jobs: ways.setdefault(f"{kind}, {jobs}", []).append(
+                sample(files[kind], args.n, jobs)
+            )
+            for kind in ("price", "csv")
+            for jobs in (1, 2)
+        }
+        clock = best(clocks, time.perf_counter, args.rounds)
+    way = {name: min(found) for name, found in ways.items()}
+    sampled = [name for name in processor if name.startswith("sample")]
+    found = {
+        "rows": args.rows,
+        "nanoseconds_a_row": {name: seconds / args.rows * 1e9 for name, seconds in processor.items()},
+        "read_table_over_sampling": {name: processor["read_table"] / processor[name] for name in sampled},
+        "batches_over_sampling": {name: processor["batches"] / processor[name] for name in sampled},
+        "two_workers_over_one_by_the_clock": {k: clock[f"{k}, 1"] / clock[f"{k}, 2"] for k in ("price", "csv")},
+        "two_workers_over_one_by_processor_time": {k: way[f"{k}, 1"] / way[f"{k}, 2"] for k in ("price", "csv")},
+        "datasketches_nanoseconds_an_item": sketches(1_000_000, args.n),
+    }
+    print(json.dumps(found, indent=1))
+    if args.out is not None:
+        args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

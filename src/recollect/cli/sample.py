@@ -1,0 +1,447 @@
+"""``recollect sample``: an exact weighted sample of tables of any size, and estimates from it."""
+
+import argparse
+import concurrent.futures
+import glob
+import io
+import json
+import os
+import secrets
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recollect._version import __version__
+from recollect.cli.arguments import Commands, add_on, count, multiple, names, seed
+from recollect.cli.reports import print_table
+from recollect.cores import cores
+from recollect.errors import RecollectError
+
+EVERY = 2.0  # seconds between two lines of progress
+PLAN = "plan.json"
+
+NOTE = """\
+The law: each set of n rows with probability proportional to the product of its weights. A row twice as heavy is not
+drawn twice as often unless the sample is a small part of the table; the output says with what probability each row was.
+For probabilities in proportion to a column use --pps, for given ones --inclusion."""
+
+
+class _Parts:
+    """The results of stages in a folder beside the output, until that is written."""
+
+    def __init__(self, out: Path, plan: dict[str, Any], resume: bool):
+        from recollect.store import files
+        from recollect.store.provenance import differences
+
+        self.folder = out.with_name(f"{out.name}.parts")
+        if self.folder.exists():
+            if not resume:
+                raise RecollectError(
+                    f"{self.folder} is left from an interrupted sample: --resume continues it, or remove the folder"
+                )
+            found = differences(files.read_json(self.folder / PLAN), plan)
+            if found:
+                raise RecollectError(f"--resume: {self.folder} was begun with something else: {'; '.join(found)}")
+            return
+        self.folder.mkdir(parents=True)
+        files.replace(self.folder / PLAN, json.dumps(plan, indent=1).encode())
+
+    def read(self, stage: str, at: int) -> dict[str, np.ndarray] | None:
+        path = self.folder / f"{stage}-{at}.npz"
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                return {name: found[name] for name in found.files}
+        except (OSError, ValueError, EOFError, KeyError) as error:
+            raise RecollectError(f"{path} is damaged: remove it, and --resume does that piece again") from error
+
+    def write(self, stage: str, at: int, found: dict[str, np.ndarray]) -> None:
+        from recollect.store import files
+
+        buffer, arrays = io.BytesIO(), dict[str, Any](found)
+        np.savez(buffer, allow_pickle=False, **arrays)
+        files.replace(self.folder / f"{stage}-{at}.npz", buffer.getvalue())
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+class _Progress:
+    """Rows read, rows a second and what is left, on stderr every two seconds; its end stops the threads that read."""
+
+    def __init__(self, rows: int | None):
+        self.rows, self.read = rows, 0
+        self.start = self.shown = time.monotonic()
+        self.stop, self._lock = threading.Event(), threading.Lock()
+
+    def tell(self, rows: int) -> None:
+        if self.stop.is_set():
+            raise RecollectError("stopped")
+        with self._lock:
+            self.read += rows
+            now = time.monotonic()
+            if now - self.shown < EVERY:
+                return
+            self.shown = now
+        rate = self.read / (now - self.start)
+        of = f" of {self.rows:,}" if self.rows else ""
+        left = f", {max(0.0, (self.rows - self.read) / rate):.0f} s left" if self.rows else ""
+        print(f"  {self.read:,}{of} rows, {rate:,.0f} rows/s{left}", file=sys.stderr, flush=True)
+
+    def say(self, stage: str, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now - self.shown >= EVERY:
+            self.shown = now
+            print(f"  {stage.split('-')[0]}: {done} of {of} pieces", file=sys.stderr, flush=True)
+
+
+def _sample(args: argparse.Namespace) -> None:
+    from recollect.reservoir import pieces, tables
+
+    tables.pyarrow()
+    _check(args)
+    select = tables.Select(
+        args.weight or args.inclusion or args.pps, tables.conditions(args.where) if args.where else ()
+    )
+    options = pieces.Options(select, args.bad, args.columns)
+    sampled = _from_stdin(args, options) if args.files == ["-"] else _from_files(args, options)
+    table = sampled.table
+    left_out = f", {sampled.bad:,} bad rows passed over" if sampled.bad else ""
+    print(
+        f"  {table.num_rows:,} of {sampled.population:,} rows of positive weight, {sampled.rows:,} in all{left_out}",
+        file=sys.stderr,
+    )
+    if args.total is not None:
+        _print_totals(args, sampled)
+    if args.out is not None:
+        _write(table, args.out)
+        print(f"written: {args.out}", file=sys.stderr)
+    elif args.total is None:
+        _write_csv(table, sys.stdout.buffer)
+
+
+def _check(args: argparse.Namespace) -> None:
+    chosen = [name for name in ("weight", "inclusion", "pps") if getattr(args, name) is not None]
+    if len(chosen) + args.uniform != 1:
+        raise RecollectError("one of --weight COLUMN, --uniform, --inclusion COLUMN and --pps COLUMN is needed")
+    if (args.n is None) != (args.inclusion is not None):
+        raise RecollectError("-n says how many rows; with --inclusion their probabilities do")
+    if args.by is not None and args.total is None:
+        raise RecollectError("--by: groups of a --total COLUMN")
+    if args.resume and args.out is None:
+        raise RecollectError("--resume: say with --out which sample to go on with")
+    if args.out is not None:
+        from recollect.reservoir.tables import format_of
+
+        format_of(str(args.out))
+        if args.out.exists():
+            raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+        if not args.out.parent.is_dir():
+            raise RecollectError(f"{args.out.parent} is no folder to write {args.out.name} to")
+    if args.columns is not None:
+        for name in (args.total, args.by):
+            if name is not None and name not in args.columns:
+                raise RecollectError(f"--columns leaves out {name}, which --total or --by asks for")
+
+
+def _paths(args: argparse.Namespace) -> list[str]:
+    found = []
+    for text in args.files:
+        matching = [text] if os.path.exists(text) else sorted(glob.glob(text))
+        if not matching:
+            raise RecollectError(f"{text}: no such file")
+        found += matching
+    return found
+
+
+def _from_files(args: argparse.Namespace, options: Any) -> Any:
+    from recollect.reservoir import pieces, tables
+
+    paths = _paths(args)
+    parts = [piece for path in paths for piece in tables.pieces_of(path, args.format)]
+    counted = all(piece.format == "parquet" for piece in parts)
+    rows = sum(sum(tables.group_sizes(tables.Piece(path, "parquet"))) for path in paths) if counted else None
+    progress = _Progress(rows)
+    kept = None
+    if args.out is not None:
+        kept = _Parts(args.out, _plan(args, paths), args.resume)
+    cache: Any = None
+    certain, n = None, args.n
+    if args.inclusion is not None or args.pps is not None:
+        options, cache, certain, n = _prescribed(args, parts, options, progress)
+    elif args.on == "local":
+        cache = pieces.Cache(int(args.memory * 2**30))
+    common: dict[str, Any] = {"kept": kept, "say": progress.say, "certain": certain}
+    if args.on == "local" or cache is not None:
+        pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
+        try:
+            found = pieces.sample(parts, options, n, args.seed, pool.submit, cache=cache, tell=progress.tell, **common)
+        finally:
+            progress.stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+    else:
+        found = _on_ray(args, parts, options, n, common)
+    if kept is not None:
+        kept.remove()
+    return found
+
+
+def _on_ray(args: argparse.Namespace, parts: list[Any], options: Any, n: int, common: dict[str, Any]) -> Any:
+    from recollect.reservoir import pieces
+    from recollect.studies import executors
+
+    parts = [piece._replace(path=os.path.abspath(piece.path)) for piece in parts]
+    executor: Any = executors.make(args.on, args.jobs, check=False)
+
+    def submit(work: Any, *arguments: Any, **more: Any) -> "concurrent.futures.Future[Any]":
+        outer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        _again(executor, 1, outer, work, arguments, more)
+        return outer
+
+    print(f"  {len(parts)} pieces on {executor.describe()}", file=sys.stderr, flush=True)
+    try:
+        return pieces.sample(parts, options, n, args.seed, submit, **common)
+    finally:
+        executor.close()
+
+
+def _again(executor: Any, attempt: int, outer: Any, work: Any, arguments: tuple, more: dict) -> None:
+    """Start a stage of a piece; one whose worker was lost is started again, three times in all."""
+    from recollect.studies.executors import WorkerLostError
+    from recollect.studies.sweep import ATTEMPTS
+
+    def over(future: Any) -> None:
+        error = future.exception()
+        if isinstance(error, WorkerLostError) and attempt < ATTEMPTS:
+            _again(executor, attempt + 1, outer, work, arguments, more)
+        elif error is not None:
+            outer.set_exception(error)
+        else:
+            outer.set_result(future.result().found)
+
+    executor.submit(work, *arguments, **more).add_done_callback(over)
+
+
+def _prescribed(args: argparse.Namespace, parts: list[Any], options: Any, progress: _Progress) -> Any:
+    """Weights from prescribed probabilities: all of these are read first and solved for together."""
+    from recollect.reservoir import pieces
+    from recollect.reservoir.law import weights_for
+
+    if args.on != "local":
+        raise RecollectError("--inclusion and --pps solve for the weights of all rows together: on this machine alone")
+    if args.bad != "stop":
+        raise RecollectError("--bad: with --inclusion and --pps every row needs a probability")
+    chunks = {piece: list(pieces.chunks(piece, options, None, progress.tell)) for piece in parts}
+    values = np.concatenate([chunk for own in chunks.values() for chunk in own] or [np.zeros(0)])
+    at = 0
+    for piece, own in chunks.items():
+        row = 0
+        for chunk in own:
+            pieces.cleaned(chunk.copy(), piece, options, row)
+            row += len(chunk)
+    pi = values if args.pps is None else _proportional(values, args.n)
+    solved = weights_for(pi)
+    print(
+        f"  weights found in {solved.iterations} steps, largest error {solved.error:.1e}", file=sys.stderr, flush=True
+    )
+    lw = solved.log_weights
+    free = np.isfinite(lw)
+    weights = np.zeros(len(lw))
+    weights[free] = np.exp(lw[free])
+    cache, certain = pieces.Cache(0), {}
+    for piece, own in chunks.items():
+        end = at + sum(map(len, own))
+        mine = weights[at:end]
+        cache.weights[piece] = [mine[k : k + pieces.CHUNK] for k in range(0, len(mine), pieces.CHUNK)]
+        certain[piece] = np.flatnonzero(lw[at:end] == np.inf)
+        at = end
+    return options, cache, certain, round(float(pi.sum())) - sum(map(len, certain.values()))
+
+
+def _proportional(sizes: np.ndarray, n: int) -> np.ndarray:
+    """Probabilities in proportion to sizes that sum to n; where that would exceed 1 they are 1."""
+    positive = int(np.sum(sizes > 0))
+    if n > positive:
+        raise RecollectError(f"-n {n}: only {positive} rows have a positive size")
+    certain = np.zeros(len(sizes), bool)
+    while True:
+        left = n - int(certain.sum())
+        pi = np.where(certain, 1.0, sizes * (left / max(sizes[~certain].sum(), 1e-300)))
+        over = (pi >= 1.0) & ~certain
+        if not over.any():
+            return pi
+        certain |= over
+
+
+def _plan(args: argparse.Namespace, paths: list[str]) -> dict[str, Any]:
+    """What a sample depends on: one that is resumed must agree in all of it."""
+    found = {name: getattr(args, name) for name in ("weight", "uniform", "inclusion", "pps", "n", "seed", "where")}
+    found |= {name: getattr(args, name) for name in ("bad", "columns", "format")}
+    states = {path: os.stat(path) for path in paths}
+    return {
+        "recollect": __version__,
+        **found,
+        "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
+    }
+
+
+def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
+    """One look at each row: what cannot be read again passes through a ``Reservoir``."""
+    from recollect import Reservoir
+    from recollect.reservoir import counts, pieces, tables
+
+    if args.inclusion is not None or args.pps is not None or args.on != "local":
+        raise RecollectError("standard input is read once, here: --inclusion, --pps and --on are for files")
+    if args.resume:
+        raise RecollectError("--resume: standard input cannot be read again")
+    if args.format in (None, "parquet"):
+        raise RecollectError("standard input: --format is one of csv, tsv, jsonl, arrow (Parquet is read from its end)")
+    pa = tables.pyarrow()
+    piece, progress = tables.Piece("standard input", args.format), _Progress(None)
+    r = Reservoir(args.n, seed=args.seed)
+    columns = None if args.columns is None else list(dict.fromkeys([*args.columns, *options.select.columns]))
+    rows = bad = population = 0
+    for batch in tables.batches(piece, columns, options.select.weight, source=sys.stdin.buffer):
+        weights = tables.weights_of(batch, options.select).copy()
+        bad += pieces.cleaned(weights, piece, options, rows)
+        rows += len(weights)
+        population += counts.positives(weights)[0]
+        shown = batch if args.columns is None else batch.select(list(args.columns))
+        if len(weights):
+            r.extend(tables.Slices(pa.Table.from_batches([shown])), weights)
+        progress.tell(len(weights))
+    p = r.inclusion_probabilities()
+    table = pa.concat_tables(r.items, promote_options="permissive") if len(r) else pa.table({})
+    for name, values in ((pieces.PROBABILITY, p), (pieces.WEIGHT, 1.0 / p)):
+        table = table.append_column(name, pa.array(values))
+    return pieces.Sample(table, p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0)
+
+
+# -- what comes out
+
+
+def _print_totals(args: argparse.Namespace, sampled: Any) -> None:
+    from recollect.reservoir import estimates, tables
+
+    for name in (args.total, args.by):
+        if name is not None and name not in sampled.table.schema.names:
+            raise RecollectError(f"no column {name!r}; there are {', '.join(sampled.table.schema.names)}")
+    y = tables.weights_of(sampled.table, tables.Select(args.total))
+    if not np.isfinite(y).all():
+        at = int(np.argmin(np.isfinite(y)))
+        raise RecollectError(f"--total {args.total}: row {at} of the sample has {y[at]}, no number to add up")
+    p, pairs = sampled.probabilities, sampled.pairs()
+    groups: dict[str, np.ndarray] = {"all": np.ones(len(y), bool)}
+    if args.by is not None:
+        labels = np.array([str(value) for value in sampled.table[args.by].to_pylist()], dtype=object)
+        groups = {label: labels == label for label in sorted(set(labels))} | groups
+    found = {label: estimates.total(np.where(own, y, 0.0), p, pairs) for label, own in groups.items()}
+    level = args.level
+    rows = [
+        [
+            label,
+            str(int(groups[label].sum())),
+            f"{estimate.total:,.6g}",
+            f"{estimate.standard_error:,.3g}",
+            "{:,.6g} to {:,.6g}".format(*estimate.interval(level)),
+        ]
+        for label, estimate in found.items()
+    ]
+    print_table(
+        [args.by or "rows", "in the sample", f"total {args.total}", "standard error", f"{level:.0%} interval"], rows
+    )
+
+
+def _write(table: Any, out: Path) -> None:
+    """Write the sample whole or not at all."""
+    from recollect.reservoir.tables import format_of
+
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            kind = format_of(str(out))
+            if kind == "parquet":
+                import pyarrow.parquet
+
+                pyarrow.parquet.write_table(table, file)
+            elif kind == "arrow":
+                import pyarrow
+
+                with pyarrow.ipc.new_file(file, table.schema) as writer:
+                    writer.write_table(table)
+            elif kind == "jsonl":
+                for row in table.to_pylist():
+                    file.write(json.dumps(row, default=str).encode() + b"\n")
+            else:
+                _write_csv(table, file, "\t" if kind == "tsv" else ",")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, out)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_csv(table: Any, file: Any, delimiter: str = ",") -> None:
+    from pyarrow import csv
+
+    buffer = io.BytesIO()
+    csv.write_csv(table, buffer, csv.WriteOptions(delimiter=delimiter))
+    file.write(buffer.getvalue())
+    file.flush()
+
+
+def _level(text: str) -> float:
+    number = multiple(text)
+    if number >= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be below 1, such as 0.95")
+    return number
+
+
+def register(commands: Commands) -> None:
+    """Add ``sample``."""
+    sample = commands.add_parser(
+        "sample",
+        help="an exact weighted sample of tables of any size, and estimates from it",
+        epilog=NOTE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sample.add_argument(
+        "files", nargs="+", metavar="FILE", help="Parquet, Arrow IPC, CSV, TSV, JSON lines; - is standard input"
+    )
+    sample.add_argument("--weight", metavar="COLUMN", help="weight of each row: 0 or a positive number")
+    sample.add_argument("--uniform", action="store_true", help="all rows weigh the same")
+    sample.add_argument(
+        "--inclusion", metavar="COLUMN", help="probability of each row to be in the sample, instead; sums to its size"
+    )
+    sample.add_argument(
+        "--pps", metavar="COLUMN", help="probabilities in proportion to that column, at most 1, instead of weights"
+    )
+    sample.add_argument("-n", type=count, help="rows of the sample")
+    sample.add_argument("--out", type=Path, help="file to write, by its ending; default: CSV to standard output")
+    sample.add_argument("--columns", type=names, help="comma-separated: columns of the output (default: all)")
+    sample.add_argument("--where", metavar="CONDITION", help="'COLUMN OP VALUE [and ...]': sample among these rows")
+    sample.add_argument(
+        "--bad",
+        choices=("stop", "skip", "zero"),
+        default="stop",
+        help="rows whose weight is missing, negative or infinite: stop (default), or pass over and count them",
+    )
+    sample.add_argument("--total", metavar="COLUMN", help="estimate the sum of a column over all rows")
+    sample.add_argument("--by", metavar="COLUMN", help="and over each group of rows")
+    sample.add_argument("--level", type=_level, default=0.95, help="of the intervals (default: 0.95)")
+    sample.add_argument("--seed", type=seed, default=0, help="one seed, one sample (default: 0)")
+    sample.add_argument("--jobs", type=count, default=cores(), help="threads (default: one a core); same sample")
+    sample.add_argument(
+        "--memory", type=multiple, default=1.0, metavar="GIB", help="for weights kept between two looks (default: 1)"
+    )
+    sample.add_argument("--format", help="of the files, where their endings do not tell")
+    sample.add_argument("--resume", action="store_true", help="go on with an interrupted sample: read what is missing")
+    add_on(sample)
+    sample.set_defaults(run=_sample)

@@ -1,0 +1,375 @@
+"""How many items of a part belong to a sample of the whole: the product law by divide and conquer.
+
+Where the data can be read twice no item needs to carry anything. With odds u = θ w, any θ, the coefficients of
+
+    Π (1 + u_i x) = Σ_k c_k x^k,      c_k = θ^k e_k,
+
+of a part say how it takes part in the law: given that k items come from A ∪ B, j of them come from A with probability
+∝ c_j(A) c_{k−j}(B), and inside each part the law is the product law again. So vectors c go up a tree, numbers of items
+come down it, and what is left is to draw k items from a small part. θ cancels; with Σ u/(1+u) near n the vectors of
+parts are bells around the numbers that are likely, and can be cut off where they are 10⁻⁴⁰ of their largest entry.
+A part needs O(√n) numbers where a reservoir needs n².
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from recollect.reservoir import passes, ratios
+from recollect.reservoir.passes import FULL, GROUP, POLYNOMIAL, POWER_SUMS, SMALL, SUM
+from recollect.reservoir.random import uniform
+
+NEGLIGIBLE = 1e-40  # of a vector's largest entry; what is cut off is less likely than that
+RUN = 16 * GROUP  # items whose odds are summed, so that one of them is found without a look at the others
+LEFT_OUT = 2.5e-17  # of a group: the first power sum that is not worked out
+TRIES = 32  # draws of k items with replacement before a part is halved instead
+
+_SHIFT = 46  # bits of a float64 below those that name its bin: sign (0), exponent and six bits of the mantissa
+BINS = 2047 << (52 - _SHIFT)
+
+
+class Counts(NamedTuple):
+    """The coefficients c_k of a part for k = first … first + len(mass) − 1, summing to 1; negligible elsewhere.
+
+    Of a part that was counted item by item, ``sums`` are the sums of its odds over runs of ``RUN`` items.
+    """
+
+    first: int
+    mass: np.ndarray
+    sums: np.ndarray | None = None
+
+    @property
+    def mean(self) -> float:
+        """How many items a Poisson sample with these odds takes from the part, on average."""
+        return float(np.dot(np.arange(self.first, self.first + len(self.mass)), self.mass))
+
+
+NOTHING = Counts(0, np.ones(1))
+
+
+# -- how large θ is
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def positives(weights):
+    """How many weights are positive, and how many are weights at all: 0 or positive and finite."""
+    # Positive numbers order as their bits do; comparing these takes a sixth of the time of comparing numbers.
+    bits, infinite, positive = weights.view(np.int64), np.int64(0x7FF0000000000000), 0
+    for k in range(len(bits)):
+        positive += (bits[k] > 0) & (bits[k] < infinite)
+    if positive == len(weights):
+        return positive, positive
+    valid = 0
+    for w in weights:
+        valid += (w >= 0.0) & (w < math.inf)
+    return positive, valid
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tally(weights, bins, every):
+    """Count positive weights by size, to about 1 %, looking at one group of 64 in so many."""
+    bits = weights.view(np.int64)
+    for start in range(0, len(weights), GROUP * every):
+        for i in range(start, min(start + GROUP, len(weights))):
+            if weights[i] > 0.0:
+                bins[bits[i] >> _SHIFT] += every
+
+
+def odds_factor(bins: np.ndarray, n: int) -> float:
+    """Log θ with Σ θw/(1 + θw) near n, from the tally of weights; the law does not depend on how near."""
+    there = np.flatnonzero(bins)
+    middles = ((there.astype(np.int64) << _SHIFT) + (1 << (_SHIFT - 1))).view(np.float64)
+    lw, numbers = np.log(middles), bins[there]
+    low, high = -lw.max() - 60.0, -lw.min() + 60.0
+    while high - low > 1e-9 * max(1.0, abs(high)):
+        middle = 0.5 * (low + high)
+        expected = float(np.sum(numbers / (1.0 + np.exp(np.minimum(-(lw + middle), 700.0)))))
+        low, high = (middle, high) if expected < n else (low, middle)
+    return 0.5 * (low + high)
+
+
+def in_range(weights: np.ndarray, log_theta: float) -> tuple[np.ndarray, float]:
+    """The weights and θ such that θ is a float64; odds beyond the type become inf, certain, or 0, never taken."""
+    if abs(log_theta) < 600.0:
+        return weights, math.exp(log_theta)
+    half = math.exp(0.5 * log_theta)
+    with np.errstate(over="ignore", under="ignore"):
+        return weights * half, half
+
+
+# -- from items to vectors
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _convolve(a, b):
+    out = np.zeros(len(a) + len(b) - 1)
+    if len(a) > len(b):
+        a, b = b, a
+    for i in range(len(a)):
+        factor, to = a[i], out[i : i + len(b)]
+        for j in range(len(b)):
+            to[j] += factor * b[j]
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut(mass):
+    """What is not negligible of a vector, divided by its sum, and how many entries were cut off in front."""
+    top, total = 0.0, 0.0
+    for m in mass:
+        top = max(top, m)
+    low, high = 0, len(mass)
+    while mass[low] < NEGLIGIBLE * top:
+        low += 1
+    while mass[high - 1] < NEGLIGIBLE * top:
+        high -= 1
+    for k in range(low, high):
+        total += mass[k]
+    out = np.empty(high - low)
+    for k in range(low, high):
+        out[k - low] = mass[k] / total
+    return out, low
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _with_block(mass, block):
+    """The vector with the items of a block joined to it, and what was cut off in front; the block is then empty."""
+    if block[SUM] == 0.0:
+        return mass, 0
+    degree = 12 if block[SUM] <= passes.FULL_FOR_12 else 16 if block[SUM] <= passes.FULL_FOR_16 else passes.DEGREE
+    grown, cut = _cut(_convolve(mass, passes._block_polynomial(block, degree)))
+    block[SUM:] = 0.0
+    block[POLYNOMIAL] = 1.0
+    return grown, cut
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _with_item(mass, u):
+    """The vector with one item of odds u joined to it, whatever u."""
+    p = 1.0 if u == math.inf else u / (1.0 + u)
+    out = np.empty(len(mass) + 1)
+    out[0] = (1.0 - p) * mass[0]
+    for k in range(1, len(mass)):
+        out[k] = (1.0 - p) * mass[k] + p * mass[k - 1]
+    out[len(mass)] = p * mass[-1]
+    return _cut(out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _count(weights, unit):
+    mass, first = np.ones(1), 0
+    block = np.zeros(POLYNOMIAL + passes.DEGREE + 1)
+    block[POLYNOMIAL] = 1.0
+    sums = np.empty(passes.POWERS)
+    runs = np.zeros((len(weights) + RUN - 1) // RUN)
+    for start in range(0, len(weights), GROUP):
+        group = weights[start : start + GROUP]
+        _, top = passes._sums_to_4(group, unit, sums)
+        runs[start // RUN] += sums[0]
+        if top <= SMALL and sums[0] <= FULL:
+            if block[SUM] + sums[0] > FULL:
+                mass, cut = _with_block(mass, block)
+                first += cut
+            powers = 4
+            # Σ u^5 ≤ top Σ u^4 and Σ u^7 ≤ top³ Σ u^4: what is left out of a block stays below 1e-14.
+            if top * sums[3] > LEFT_OUT:
+                powers = 6
+                passes._sums_5_and_6(group, unit, sums)
+            if top**3 * sums[3] > LEFT_OUT:
+                powers = passes.POWERS
+                passes._sums_from_7(group, unit, sums)
+            block[SUM] += sums[0]
+            for m in range(powers):
+                block[POWER_SUMS + m] += sums[m]
+            continue
+        for i in range(len(group)):
+            here = group[i] * unit
+            if here == 0.0:
+                continue
+            if here + block[SUM] > FULL:
+                mass, cut = _with_block(mass, block)
+                first += cut
+            if here <= FULL:
+                passes._add_singly(here, block)
+            else:
+                mass, cut = _with_item(mass, here)
+                first += cut
+    mass, cut = _with_block(mass, block)
+    return mass, first + cut, runs
+
+
+def count(weights: np.ndarray, log_theta: float) -> Counts:
+    """The vector of a part from the weights of its items."""
+    mass, first, sums = _count(*in_range(weights, log_theta))
+    return Counts(first, mass, sums)
+
+
+def joined(a: Counts, b: Counts) -> Counts:
+    """The vector of two disjoint parts together."""
+    mass, cut = _cut(_convolve(a.mass, b.mass))
+    return Counts(a.first + b.first + cut, mass)
+
+
+# -- back down
+
+
+def split(a: Counts, b: Counts, k: int, rng: np.ndarray) -> int:
+    """Draw how many of k items come from a."""
+    low = max(a.first, k - (b.first + len(b.mass) - 1))
+    high = min(a.first + len(a.mass) - 1, k - b.first)
+    if low > high:
+        raise ArithmeticError(f"{k} items cannot be shared out among parts whose vectors end before that")
+    p = a.mass[low - a.first : high + 1 - a.first] * b.mass[k - high - b.first : k - low + 1 - b.first][::-1]
+    cumulative = np.cumsum(p)
+    return low + int(np.searchsorted(cumulative, uniform(rng) * cumulative[-1], side="right"))
+
+
+class Tree:
+    """Vectors of consecutive parts, joined two by two in an order that depends on their number alone."""
+
+    def __init__(self, parts: list[Counts]):
+        self.levels = [parts]
+        while len(self.levels[-1]) > 1:
+            below = self.levels[-1]
+            pairs = [joined(below[k], below[k + 1]) for k in range(0, len(below) - 1, 2)]
+            self.levels.append(pairs + below[len(below) // 2 * 2 :])
+
+    @property
+    def root(self) -> Counts:
+        """The vector of all parts together."""
+        return self.levels[-1][0] if self.levels[-1] else NOTHING
+
+    def share_out(self, k: int, rng: np.ndarray) -> list[int]:
+        """Draw how many of k items come from each part."""
+        numbers = [k]
+        for below in reversed(self.levels[:-1]):
+            drawn = []
+            for pair, number in enumerate(numbers):
+                left, right = below[2 * pair], below[2 * pair + 1] if 2 * pair + 1 < len(below) else None
+                from_left = number if right is None else split(left, right, number, rng) if number else 0
+                drawn += [from_left] if right is None else [from_left, number - from_left]
+            numbers = drawn
+        return numbers
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_all_different(weights, unit, sums, k, rng, chosen):
+    """Draw k places ∝ their weights until all are different; False where that does not come about.
+
+    Given that they are, each set of places has a probability ∝ the product of its weights.
+    """
+    cumulative = np.empty(len(sums))
+    total = 0.0
+    for run in range(len(sums)):
+        total += sums[run]
+        cumulative[run] = total
+    if not 0.0 < total < math.inf:
+        return False
+    for _ in range(TRIES):
+        different = True
+        for i in range(k):
+            x = uniform(rng) * total
+            run = np.searchsorted(cumulative, x, side="right")
+            x -= cumulative[run - 1] if run else 0.0
+            at, last = -1, -1
+            for j in range(run * RUN, min((run + 1) * RUN, len(weights))):
+                u = weights[j] * unit
+                if u > 0.0:
+                    last = j
+                    x -= u
+                    if x < 0.0:
+                        at = j
+                        break
+            chosen[i] = last if at < 0 else at  # by rounding, what is left may exceed the sum of the run
+            for j in range(i):
+                different &= chosen[j] != chosen[i]
+            if not different:
+                break
+        if different:
+            return True
+    return False
+
+
+def draw(weights: np.ndarray, part: Counts, log_theta: float, k: int, rng: np.ndarray) -> np.ndarray:
+    """Draw k places by the product law, in rising order, from a part that was counted with θ."""
+    if k == 0:
+        return np.zeros(0, np.int64)
+    chosen = np.empty(k, np.int64)
+    scaled, unit = in_range(weights, log_theta) if k * k < 8 * len(weights) else (weights, 0.0)
+    if unit and _draw_all_different(scaled, unit, part.sums, k, rng, chosen):
+        chosen.sort()
+        return chosen
+    positive = np.flatnonzero(weights)
+    if len(positive) == k:
+        return positive
+    # Weights too uneven, or k too large, for all to differ: share the k items out among two halves.
+    bins = np.zeros(BINS, np.int64)
+    tally(weights, bins, 1)
+    log_theta = odds_factor(bins, k)
+    middle = len(weights) // 2
+    halves = weights[:middle], weights[middle:]
+    left, right = (count(half, log_theta) for half in halves)
+    from_left = split(left, right, k, rng)
+    return np.concatenate(
+        [
+            draw(halves[0], left, log_theta, from_left, rng),
+            middle + draw(halves[1], right, log_theta, k - from_left, rng),
+        ]
+    )
+
+
+# -- what the whole says about its items
+
+
+def log_ratios(whole: Counts, log_theta: float) -> tuple[np.ndarray, int]:
+    """log(e_k/e_{k−1}) up to the end of the vector, and the first k from which they are known."""
+    lg = np.full(whole.first + len(whole.mass), math.inf)
+    lg[whole.first + 1 :] = np.log(whole.mass[1:] / whole.mass[:-1]) - log_theta
+    return lg, whole.first
+
+
+def inclusion_probabilities(whole: Counts, log_theta: float, log_weights: np.ndarray, n: int) -> np.ndarray:
+    """P(item in a sample of n of the whole) for items of the whole, from its vector alone.
+
+    It is a smooth function of the weight, so for many items it is worked out at Chebyshev's points alone: the log-odds,
+    less the log-weight, in spans of log-weights of ``_SPAN``, to about 1e-14.
+    """
+    lg, first = log_ratios(whole, log_theta)
+    if len(log_weights) <= 4 * _POINTS:
+        return ratios.inclusion(lg, log_weights, n, n - first)
+    p = np.empty(len(log_weights))
+    order = np.argsort(log_weights, kind="stable")
+    ordered = log_weights[order]
+    at = 0
+    while at < len(order):
+        low = ordered[at]
+        end = int(np.searchsorted(ordered, low + _SPAN, side="right"))
+        if low == -math.inf:
+            end = int(np.searchsorted(ordered, low, side="right"))
+            p[order[at:end]] = 0.0
+        elif end - at <= 2 * _POINTS:
+            p[order[at:end]] = ratios.inclusion(lg, ordered[at:end], n, n - first)
+        else:
+            p[order[at:end]] = _interpolated(lg, first, n, low, ordered[at:end])
+        at = end
+    return p
+
+
+_SPAN, _POINTS = 0.5, 14
+
+
+def _interpolated(lg: np.ndarray, first: int, n: int, low: float, log_weights: np.ndarray) -> np.ndarray:
+    chebyshev = np.polynomial.chebyshev
+    places = chebyshev.chebpts1(_POINTS)
+    at = low + 0.5 * _SPAN * (places + 1.0)
+    # Of what is nearly certain the probability to be left out is what matters; both come from the same recursion.
+    p = ratios.inclusion(lg, at, n, n - first)
+    excess = np.log(p) - np.log1p(-p) - at
+    if not np.isfinite(excess).all():
+        return ratios.inclusion(lg, log_weights, n, n - first)
+    values = chebyshev.chebval(
+        (log_weights - low) / (0.5 * _SPAN) - 1.0, chebyshev.chebfit(places, excess, _POINTS - 1)
+    )
+    return 1.0 / (1.0 + np.exp(-(values + log_weights)))

@@ -1,0 +1,357 @@
+"""Tables as streams: files read in batches through pyarrow, and frames of other libraries taken as they are.
+
+pyarrow comes with ``recollect[tables]`` and is imported where it is used.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recollect.errors import RecollectError
+
+BATCH = 131_072  # rows read together
+PIECE = 4_194_304  # rows of a piece, where the format can be cut: a Parquet file is shared out among workers by these
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+def pyarrow() -> Any:
+    """The library, or an error that says how to get it."""
+    try:
+        import pyarrow as found
+    except ImportError as error:
+        raise RecollectError("tables need pyarrow: pip install 'recollect[tables]'") from error
+    return found
+
+
+# -- files
+
+
+class Piece(NamedTuple):
+    """Consecutive rows of a file: of a Parquet or Arrow file some of its groups of rows, of other files all."""
+
+    path: str
+    format: str
+    groups: tuple[int, int] | None = None  # from, to
+    first_row: int = 0  # of the piece, counted in its file
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Select(NamedTuple):
+    """What of each row matters to the sample: the column of its weight, and the conditions it must meet."""
+
+    weight: str | None  # None: all rows weigh the same
+    where: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read for it."""
+        return list(dict.fromkeys([*([self.weight] if self.weight else []), *(name for name, _, _ in self.where)]))
+
+
+def format_of(path: str, given: str | None = None) -> str:
+    """The format of a file, by its name unless given."""
+    known = sorted(set(FORMATS.values()))
+    if given is not None:
+        if given not in known:
+            raise RecollectError(f"no format {given!r}; there are {', '.join(known)}")
+        return given
+    found = FORMATS.get(Path(path).suffix.lower())
+    if found is None:
+        raise RecollectError(f"{path}: the ending tells no format; --format is one of {', '.join(known)}")
+    return found
+
+
+def pieces_of(path: str, given: str | None = None, rows: int = PIECE) -> list[Piece]:
+    """A file as pieces of about so many rows, where its format can be cut; the same ones every time."""
+    kind = format_of(path, given)
+    if not os.path.isfile(path):
+        raise RecollectError(f"{path}: {'a folder, name its files' if os.path.isdir(path) else 'no such file'}")
+    if kind != "parquet":
+        return [Piece(path, kind)]
+    sizes = group_sizes(Piece(path, kind))
+    found, start, first, row = [], 0, 0, 0
+    for g, size in enumerate(sizes, 1):
+        row += size
+        if row - first >= rows or g == len(sizes):
+            found.append(Piece(path, kind, (start, g), first))
+            start, first = g, row
+    return found or [Piece(path, kind, (0, 0), 0)]
+
+
+def group_sizes(piece: Piece) -> list[int]:
+    """How many rows each group of a Parquet file has."""
+    with _opened(piece.path) as file:
+        return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+
+
+def rows_of(piece: Piece) -> int:
+    """How many rows a piece of a Parquet file has."""
+    start, end = piece.groups or (0, 0)
+    return sum(group_sizes(piece)[start:end])
+
+
+def holds_only(piece: Piece, weight: str | None, columns: tuple[str, ...] | None) -> bool:
+    """Whether the rows that are asked for consist of their weight alone, a float64, so that none need be read."""
+    if piece.format != "parquet" or weight is None:
+        return False
+    with _opened(piece.path) as file:
+        schema = file.schema_arrow
+    return list(columns or schema.names) == [weight] and schema.field(weight).type == pyarrow().float64()
+
+
+def _opened(path: str) -> Any:
+    pa = pyarrow()
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path, memory_map=True)
+    except (pa.ArrowException, OSError) as error:
+        raise RecollectError(f"{path}: {_first_line(error)}") from error
+
+
+def columns_of(piece: Piece) -> list[str]:
+    """The names of a file's columns, in order."""
+    for batch in batches(piece, None):
+        return batch.schema.names
+    if piece.format == "parquet":
+        with _opened(piece.path) as file:
+            return file.schema_arrow.names
+    return []
+
+
+def batches(piece: Piece, columns: list[str] | None, number: str | None = None, source: Any = None) -> Iterator[Any]:
+    """The rows of a piece as record batches.
+
+    Args:
+        piece: which rows.
+        columns: these columns, or all.
+        number: a column that is read as numbers also where a text format would let it pass for something else.
+        source: a stream to read instead of the file.
+    """
+    pa = pyarrow()
+    try:
+        yield from _batches(piece, columns, number, source)
+    except (pa.ArrowException, OSError) as error:
+        raise RecollectError(f"{piece.path}: {_first_line(error)}") from error
+    except KeyError as error:
+        raise RecollectError(f"{piece.path}: no column {error.args[0]!r}") from error
+
+
+def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Iterator[Any]:
+
+    if piece.format == "parquet":
+        with _opened(piece.path) as file:
+            _require(file.schema_arrow.names, columns, piece.path)
+            start, end = piece.groups or (0, file.metadata.num_row_groups)
+            yield from file.iter_batches(BATCH, row_groups=range(start, end), columns=columns, use_threads=False)
+    elif piece.format == "arrow":
+        yield from _arrow_batches(piece.path, columns, source)
+    else:
+        with _text_reader(piece, columns, number, source) as reader:
+            _require(reader.schema.names, columns, piece.path)
+            for batch in reader:
+                yield batch if columns is None else _chosen(batch, columns)
+
+
+def _text_reader(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Any:
+    import pyarrow as pa
+
+    block = 1 << 22
+    if piece.format == "jsonl":
+        from pyarrow import json
+
+        schema = pa.schema([(number, pa.float64())]) if number else None
+        return json.open_json(
+            source or piece.path,
+            read_options=json.ReadOptions(use_threads=False, block_size=block),
+            parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
+        )
+    from pyarrow import csv
+
+    return csv.open_csv(
+        source or piece.path,
+        read_options=csv.ReadOptions(use_threads=False, block_size=block),
+        parse_options=csv.ParseOptions(delimiter="\t" if piece.format == "tsv" else ","),
+        convert_options=csv.ConvertOptions(
+            column_types={number: pa.float64()} if number else None, include_columns=columns or None
+        ),
+    )
+
+
+def _chosen(batch: Any, columns: list[str]) -> Any:
+    import pyarrow as pa
+
+    if batch.schema.names == columns:
+        return batch
+    if not columns:
+        return pa.record_batch([pa.nulls(batch.num_rows)], names=[""])
+    return pa.RecordBatch.from_arrays([batch[c] for c in columns], names=columns)
+
+
+def _arrow_batches(path: str, columns: list[str] | None, source: Any) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with pa.memory_map(path) if source is None else pa.PythonFile(source, mode="r") as stream:
+        if source is None:
+            try:
+                file = pa.ipc.open_file(stream)
+                readers = (file.get_batch(k) for k in range(file.num_record_batches))
+                names = file.schema.names
+            except pa.ArrowInvalid:  # the streaming form of the format
+                stream.seek(0)
+                readers = pa.ipc.open_stream(stream)
+                names = readers.schema.names
+        else:
+            readers = pa.ipc.open_stream(stream)
+            names = readers.schema.names
+        _require(names, columns, path)
+        for batch in readers:
+            yield batch if columns is None else _chosen(batch, columns)
+
+
+def _require(names: list[str], columns: list[str] | None, path: str) -> None:
+    for column in columns or ():
+        if column not in names:
+            raise RecollectError(f"{path}: no column {column!r}; there are {', '.join(names)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+# -- weights
+
+
+def weights_of(batch: Any, select: Select) -> np.ndarray:
+    """The weight of each row as float64: NaN where it is missing, 0 where a row does not meet the conditions."""
+    name = select.weight
+    weights = np.ones(batch.num_rows) if name is None else _floats(batch.column(name), name)
+    if select.where:
+        weights = np.where(_mask(batch, select.where), weights, 0.0)
+    return weights
+
+
+def _floats(column: Any, name: str) -> np.ndarray:
+    pa = pyarrow()
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise RecollectError(f"column {name!r} holds {kind}, not numbers")
+    if kind != pa.float64():
+        column = pc.cast(column, pa.float64(), safe=False)
+    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+
+
+_CONDITION = re.compile(r"\s*(\S+?)\s*(==|!=|<=|>=|=|<|>)\s*(?:'([^']*)'|\"([^\"]*)\"|(\S+))\s*")
+
+
+def conditions(text: str) -> tuple[tuple[str, str, str], ...]:
+    """``COLUMN OP VALUE``, several joined by ``and``.
+
+    >>> conditions("price >= 10 and region == 'north east'")
+    (('price', '>=', '10'), ('region', '==', 'north east'))
+    """
+    found = []
+    for part in re.split(r"\s+and\s+", text.strip()):
+        match = _CONDITION.fullmatch(part)
+        if match is None:
+            raise RecollectError(f"--where {part!r}: COLUMN OP VALUE is needed, OP one of == != < <= > >=")
+        name, operator, *values = match.groups()
+        found.append((name, "==" if operator == "=" else operator, next(v for v in values if v is not None)))
+    return tuple(found)
+
+
+def _mask(batch: Any, where: tuple[tuple[str, str, str], ...]) -> np.ndarray:
+    pa = pyarrow()
+    import pyarrow.compute as pc
+
+    names = {"==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+    mask = np.ones(batch.num_rows, bool)
+    for name, operator, value in where:
+        column = batch.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        try:
+            wanted = pa.scalar(value).cast(column.type)
+        except pa.ArrowException as error:
+            raise RecollectError(f"--where {name} {operator} {value}: the column holds {column.type}") from error
+        met = pc.fill_null(pc.call_function(names[operator], [column, wanted]), False)  # a missing value meets nothing
+        mask &= met.to_numpy(zero_copy_only=False)
+    return mask
+
+
+# -- frames in memory, for ``Reservoir.extend``
+
+
+class Rows:
+    """The rows of a table, each a dictionary made when it is asked for."""
+
+    def __init__(self, table: Any):
+        self.table = table
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        return self.table.slice(int(at), 1).to_pylist()[0]
+
+
+class Slices(Rows):
+    """The rows of a table, each a table of one row that keeps the types of its columns and nothing else alive."""
+
+    def __getitem__(self, at: int) -> Any:
+        return self.table.take([int(at)])
+
+
+def is_frame(x: Any) -> bool:
+    """Whether ``x`` is a table: of pyarrow, pandas, Polars, or another library that speaks Arrow's C interface."""
+    return hasattr(x, "__arrow_c_stream__") or _is_pandas(x) or _is_lazy(x) or hasattr(x, "to_batches")
+
+
+def _is_pandas(x: Any) -> bool:
+    pandas = sys.modules.get("pandas")  # who has not imported it has no frame of it
+    return pandas is not None and isinstance(x, pandas.DataFrame)
+
+
+def _is_lazy(x: Any) -> bool:
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(x, polars.LazyFrame)
+
+
+def frame_batches(frame: Any) -> Iterator[Any]:
+    """The record batches of a frame; of a lazy one as they are computed."""
+    pa = pyarrow()
+    if _is_lazy(frame):
+        for part in frame.collect_batches(maintain_order=True):
+            yield from frame_batches(part)
+    elif isinstance(frame, pa.RecordBatch):
+        yield frame
+    elif isinstance(frame, pa.Table):
+        yield from frame.to_batches()
+    elif _is_pandas(frame):
+        yield from pa.Table.from_pandas(frame, preserve_index=False).to_batches()
+    elif hasattr(frame, "__arrow_c_stream__"):
+        yield from pa.RecordBatchReader.from_stream(frame)
+    else:
+        yield from frame.to_batches()

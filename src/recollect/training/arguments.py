@@ -1,0 +1,38 @@
+"""What a caller gives, as Python's own numbers: the one place where NumPy's and JAX's are turned into them."""
+
+import math
+from typing import Any
+
+from recollect.agents.base import check_count
+from recollect.store.provenance import native
+
+LARGEST_SEED = 2**63 - 1
+
+
+def count(name: str, value: Any) -> int:
+    """A whole number of at least 1.
+
+    >>> import numpy as np
+    >>> count("steps", np.int64(20))
+    20
+    """
+    value = native(value)
+    check_count(name, value)
+    return int(value)
+
+
+def seconds(name: str, value: Any) -> float:
+    """A number of seconds greater than 0, or infinity."""
+    value = native(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(f"{name}={value!r} must be a number of seconds greater than 0")
+    return float(value) if value < 1e300 else math.inf
+
+
+def seed(name: str, value: Any, most: int = LARGEST_SEED) -> int:
+    """A whole number from 0 on."""
+    value = native(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        limit = f"2^{(most + 1).bit_length() - 1} - 1" if most + 1 & most == 0 else f"{most:,}"
+        raise ValueError(f"{name}={value!r} must be a whole number between 0 and {limit}")
+    return value

@@ -1,0 +1,314 @@
+"""``recollect sample``: every format the same rows, every number of workers the same bytes; bad rows; resuming."""
+
+import io
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'recollect[tables]'")
+
+import pyarrow.csv as pa_csv  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+from recollect import Reservoir, cli  # noqa: E402
+from recollect.errors import RecollectError  # noqa: E402
+from recollect.reservoir import law, pieces, tables  # noqa: E402
+
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    price = rng.lognormal(0, 1, N).round(4)
+    region = pa.array(["north" if x < 0.3 else "south" for x in rng.random(N)])
+    return pa.table({"id": np.arange(N), "price": price, "paid": price * rng.uniform(0.5, 1.5, N), "region": region})
+
+
+def put(table, path, kind):
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=700)
+    elif kind in ("csv", "tsv"):
+        pa_csv.write_csv(table, path, pa_csv.WriteOptions(delimiter="\t" if kind == "tsv" else ","))
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=900)
+    return str(path)
+
+
+def run(*words):
+    assert cli.main(["sample", *map(str, words)]) == 0
+
+
+def refused(capsys, *words):
+    assert cli.main(["sample", *map(str, words)]) == 1
+    return capsys.readouterr().err
+
+
+def test_every_format_gives_the_same_rows(table, tmp_path):
+    found = {}
+    for kind in ("parquet", "arrow", "csv", "tsv", "jsonl"):
+        path = put(table, tmp_path / f"data.{kind}", kind)
+        out = tmp_path / f"out-{kind}.parquet"
+        run(path, "--weight", "price", "-n", 50, "--seed", 3, "--out", out)
+        found[kind] = pq.read_table(out)
+    first = found["parquet"]
+    assert first.num_rows == 50 and first["id"].to_pylist() == sorted(first["id"].to_pylist())
+    for one in found.values():
+        assert one["id"].to_pylist() == first["id"].to_pylist()
+        assert one[pieces.PROBABILITY].to_pylist() == first[pieces.PROBABILITY].to_pylist()
+    p = law.inclusion_probabilities(np.log(table["price"].to_numpy()), 50)[first["id"].to_numpy()]
+    assert first[pieces.PROBABILITY].to_numpy() == pytest.approx(p, rel=1e-12)
+    assert first[pieces.WEIGHT].to_numpy() == pytest.approx(1 / p, rel=1e-12)
+
+
+def test_the_same_bytes_whoever_does_it(table, tmp_path, monkeypatch):
+    """Workers, what stays in memory, and how the files are read do not matter; the seed does."""
+    paths = [put(table.slice(k, 500), tmp_path / f"{k:05}.parquet", "parquet") for k in range(0, N, 500)]
+    common = ("--weight", "price", "-n", 200)
+    run(*paths, *common, "--jobs", 1, "--out", tmp_path / "a.parquet")
+    run(tmp_path / "0*.parquet", *common, "--jobs", 3, "--memory", 0.000001, "--out", tmp_path / "b.parquet")
+    monkeypatch.setattr(tables, "BATCH", 77)
+    run(*paths, *common, "--jobs", 2, "--out", tmp_path / "c.parquet")
+    run(*paths, *common, "--seed", 1, "--out", tmp_path / "d.parquet")
+    a, b, c, d = ((tmp_path / f"{name}.parquet").read_bytes() for name in "abcd")
+    assert a == b == c != d
+
+
+@pytest.mark.parametrize("chunk", [64, 131072])
+def test_the_law_over_files(tmp_path, monkeypatch, chunk):
+    """Subsets over files of one row and of several, some without weight; through all stages."""
+    monkeypatch.setattr(pieces, "CHUNK", chunk)
+    weights = [0.5, 3.0, 0.0, 1.0, 8.0, 2.0]
+    cuts = [(0, 1), (1, 4), (4, 6)]
+    paths = [put(pa.table({"w": weights[a:b]}), tmp_path / f"{a}.arrow", "arrow") for a, b in cuts]
+    parts = [piece for path in paths for piece in tables.pieces_of(path)]
+    options = pieces.Options(tables.Select("w"))
+    hits, runs = {}, 1500
+
+    for seed in range(runs):
+        found = pieces.sample(parts, options, 2, seed, at_once)
+        hits[tuple(found.table["w"].to_pylist())] = hits.get(tuple(found.table["w"].to_pylist()), 0) + 1
+    positive = [w for w in weights if w]
+    expected = law.enumerate_law(positive, 2)
+    from scipy.stats import chisquare
+
+    observed = [hits.get(tuple(positive[i] for i in s), 0) for s in expected]
+    assert sum(observed) == runs
+    assert chisquare(observed, np.array(list(expected.values())) * runs).pvalue > 1e-3
+
+
+def test_bad_rows(table, tmp_path, capsys):
+    spoiled = table["price"].to_pylist()
+    spoiled[1200], spoiled[1300], spoiled[1400] = None, -2.0, math.inf
+    path = put(table.set_column(1, "price", pa.array(spoiled)), tmp_path / "bad.parquet", "parquet")
+    out = tmp_path / "out.parquet"
+    said = refused(capsys, path, "--weight", "price", "-n", 5, "--out", out)
+    assert "bad.parquet, row 1200 (counted from 0): price is missing or not a number" in said and "--bad skip" in said
+    (tmp_path / "out.parquet.parts" / "plan.json").unlink()
+    (tmp_path / "out.parquet.parts").rmdir()
+    for how, memory in (("skip", 1.0), ("zero", 0.000001)):
+        run(
+            path,
+            "--weight",
+            "price",
+            "-n",
+            2997,
+            "--bad",
+            how,
+            "--memory",
+            memory,
+            "--out",
+            tmp_path / f"{how}.parquet",
+        )
+        assert "3 bad rows passed over" in capsys.readouterr().err
+        kept = pq.read_table(tmp_path / f"{how}.parquet")["id"].to_pylist()
+        assert len(kept) == 2997 and not {1200, 1300, 1400} & set(kept)
+
+
+def test_interrupted_and_resumed(table, tmp_path, capsys, monkeypatch):
+    """Nothing half-written; the second time reads only what is missing, and the result is that of one go."""
+    paths = [put(table.slice(k, 1000), tmp_path / f"{k:05}.csv", "csv") for k in (0, 1000, 2000)]
+    words = (*paths, "--weight", "price", "-n", 100, "--jobs", 1)
+    run(*words, "--out", tmp_path / "whole.parquet")
+    survey, done = pieces.survey, []
+
+    def failing(piece, *args, **kwargs):
+        if piece.path == paths[2] and not fixed:
+            raise RecollectError("the disk is gone")
+        done.append(piece.path)
+        return survey(piece, *args, **kwargs)
+
+    monkeypatch.setattr(pieces, "survey", failing)
+    out, fixed = tmp_path / "out.parquet", False
+    assert "the disk is gone" in refused(capsys, *words, "--out", out)
+    assert not out.exists() and done == paths[:2]
+    assert "--resume continues it" in refused(capsys, *words, "--out", out)
+    assert "n: was 100, is 99" in refused(capsys, *paths, "--weight", "price", "-n", 99, "--resume", "--out", out)
+    fixed = True
+    done.clear()
+    run(*words, "--resume", "--out", out)
+    assert done == paths[2:]
+    assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert not (tmp_path / "out.parquet.parts").exists()
+    assert "exists already" in refused(capsys, *words, "--out", out)
+
+
+def test_conditions(table, tmp_path):
+    path = put(table, tmp_path / "data.parquet", "parquet")
+    where = "region == north and price >= 1"
+    run(path, "--weight", "price", "-n", 30, "--where", where, "--out", tmp_path / "out.csv")
+    found = pa_csv.read_csv(tmp_path / "out.csv")
+    assert found.num_rows == 30
+    assert set(found["region"].to_pylist()) == {"north"} and min(found["price"].to_pylist()) >= 1
+    assert tables.conditions("a=1 and b != 'x y'") == (("a", "==", "1"), ("b", "!=", "x y"))
+    with pytest.raises(RecollectError, match="COLUMN OP VALUE"):
+        tables.conditions("price ~ 3")
+
+
+def test_totals(table, tmp_path, capsys):
+    path = put(table, tmp_path / "data.parquet", "parquet")
+    run(path, "--weight", "price", "-n", 400, "--total", "paid", "--by", "region")
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines] == ["region", "north", "south", "all"]
+    numbers = {line[0]: [float(x.replace(",", "")) for x in (line[2], line[4], line[6])] for line in lines[1:]}
+    paid, region = table["paid"].to_numpy(), np.array(table["region"].to_pylist())
+    for name, (total, low, high) in numbers.items():
+        true = paid.sum() if name == "all" else paid[region == name].sum()
+        assert low < true < high and low < total < high
+    assert "--columns leaves out paid" in refused(
+        capsys, path, "--weight", "price", "-n", 4, "--columns", "id", "--total", "paid"
+    )
+
+
+def test_prescribed_probabilities(table, tmp_path):
+    """--inclusion gives the probabilities of the column, --pps those in proportion to it, both exactly."""
+    price = table["price"].to_numpy()
+    pi = 60 * price / price.sum()
+    path = put(table.append_column("pi", pa.array(pi)), tmp_path / "data.parquet", "parquet")
+    run(path, "--inclusion", "pi", "--out", tmp_path / "a.parquet")
+    found = pq.read_table(tmp_path / "a.parquet")
+    assert found.num_rows == 60
+    assert found[pieces.PROBABILITY].to_numpy() == pytest.approx(pi[found["id"].to_numpy()], rel=1e-9)
+    run(path, "--pps", "price", "-n", 1000, "--out", tmp_path / "b.parquet")
+    found = pq.read_table(tmp_path / "b.parquet")
+    p, w = found[pieces.PROBABILITY].to_numpy(), found["price"].to_numpy()
+    assert found.num_rows == 1000 and (p == 1).sum() > 10
+    assert np.ptp((p / w)[p < 1]) < 1e-9 * (p / w)[p < 1].max()
+
+
+def test_uniform_and_all(table, tmp_path):
+    path = put(table, tmp_path / "data.arrow", "arrow")
+    run(path, "--uniform", "-n", 300, "--columns", "id", "--out", tmp_path / "a.parquet")
+    found = pq.read_table(tmp_path / "a.parquet")
+    assert found.schema.names == ["id", pieces.PROBABILITY, pieces.WEIGHT]
+    assert found[pieces.PROBABILITY].to_numpy() == pytest.approx(0.1, rel=1e-12)
+    run(path, "--weight", "price", "-n", N + 5, "--out", tmp_path / "b.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == list(range(N)) and {row[pieces.PROBABILITY] for row in rows} == {1.0}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_standard_input(table, tmp_path, monkeypatch, capsys, kind):
+    path = put(table, tmp_path / f"data.{kind}", kind)
+    stream = io.TextIOWrapper(io.BytesIO((tmp_path / f"data.{kind}").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    run("-", "--format", kind, "--weight", "price", "-n", 20, "--out", tmp_path / "out.parquet")
+    r = Reservoir(20, seed=0)
+    r.extend(table, weight="price")
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert found["id"].to_pylist() == [row["id"] for row in r.items]
+    assert found[pieces.PROBABILITY].to_numpy() == pytest.approx(r.inclusion_probabilities(), rel=1e-12)
+    assert "--format is one of csv" in refused(capsys, "-", "--weight", "price", "-n", 20)
+    assert path
+
+
+def test_wrong_arguments(table, tmp_path, capsys):
+    path = put(table, tmp_path / "data.parquet", "parquet")
+    for words, said in (
+        ((path, "-n", 5), "one of --weight"),
+        ((path, "--weight", "price"), "-n says how many"),
+        ((path, "--weight", "cost", "-n", 5), "no column 'cost'; there are id, price"),
+        ((path, "--weight", "region", "-n", 5), "'region' holds string, not numbers"),
+        ((tmp_path / "no.parquet", "--uniform", "-n", 5), "no such file"),
+        ((tmp_path, "--uniform", "-n", 5, "--format", "csv"), "a folder"),
+        ((path, "--uniform", "-n", 5, "--out", tmp_path / "x.what"), "the ending tells no format"),
+        ((path, "--uniform", "-n", 5, "--on", "mars"), "local, ray and ray://"),
+        ((path, "--pps", "price", "-n", 9000), "only 3000 rows"),
+    ):
+        assert said in refused(capsys, *words)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no")
+    assert "broken.parquet" in refused(capsys, tmp_path / "broken.parquet", "--uniform", "-n", 5)
+
+
+def test_frames(table):
+    """pyarrow, pandas, Polars, lazy and not: the same rows as from arrays; a bad row leaves all as it was."""
+    expected = Reservoir(16, seed=1)
+    expected.extend(range(N), table["price"].to_numpy())
+    frames = [table, table.to_batches()[0]]
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frames += [pandas.DataFrame(table.to_pydict()), polars.from_arrow(table), polars.from_arrow(table).lazy()]
+    for frame in frames:
+        r = Reservoir(16, seed=1)
+        r.extend(frame, weight="price")
+        assert [row["id"] for row in r.items] == expected.items, type(frame)
+        assert r.items[0] == table.slice(expected.items[0], 1).to_pylist()[0]
+    before = r.items
+    with pytest.raises(ValueError, match="item 3001 of the stream: weight is -1"):
+        r.extend(pa.table({"price": [1.0, -1.0]}), weight="price")
+    assert r.items == before and r.seen == N
+    with pytest.raises(KeyError, match="no column 'cost'"):
+        r.extend(table, weight="cost")
+    with pytest.raises(TypeError, match="list is none"):
+        r.extend([1, 2], weight="price")
+
+
+def test_duckdb(table):
+    """A result of DuckDB, batch by batch: it speaks Arrow's C stream interface."""
+    duckdb = pytest.importorskip("duckdb")
+    query = duckdb.sql("select id, price * 2 as w from sold where price > 1", connection=connected(duckdb, table))
+    r = Reservoir(16, seed=1)
+    r.extend(query, weight="w")
+    assert r.seen == int((table["price"].to_numpy() > 1).sum())
+
+
+def connected(duckdb, table):
+    connection = duckdb.connect()
+    connection.register("sold", table)
+    return connection
+
+
+@pytest.mark.parametrize("order", ["mixed", "misleading"])
+def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch, order):
+    """At a θ guessed from their first rows; where these mislead they are counted again, and the law is the same."""
+    monkeypatch.setattr(pieces, "CHUNK", 64)
+    monkeypatch.setattr(tables, "BATCH", 64)
+    rng = np.random.default_rng(5)
+    w = rng.lognormal(0, 1.5, 2000)
+    if order == "misleading":
+        w[np.arange(2000) % 700 < 64] *= 1e-4
+    path = put(pa.table({"w": w}), tmp_path / "w.parquet", "parquet")
+    parts, options, stages = tables.pieces_of(path, rows=700), pieces.Options(tables.Select("w")), []
+    p = law.inclusion_probabilities(np.log(w), 40)
+    hits, runs = np.zeros(2000), 400
+    for seed in range(runs):
+        found = pieces.sample(parts, options, 40, seed, at_once, say=lambda name, done, of: stages.append(name))
+        rows = np.flatnonzero(np.isin(w, found.table["w"].to_numpy()))
+        assert found.probabilities == pytest.approx(p[rows], rel=1e-11)
+        hits[rows] += 1
+    assert "pilot" in stages and ("count-1" in stages) == (order == "misleading")
+    z = (hits - runs * p) / np.sqrt(runs * p * (1 - p))
+    assert hits.sum() == 40 * runs and abs(np.sum(z**2) - 2000) < 6 * math.sqrt(2 * 2000)
+
+
+def at_once(work, *args, **kwargs):
+    from concurrent.futures import Future
+
+    future = Future()
+    future.set_result(work(*args, **kwargs))
+    return future

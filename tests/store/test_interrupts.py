@@ -1,0 +1,33 @@
+"""The first signal asks, the second insists; handlers are put back."""
+
+import signal
+import threading
+
+import pytest
+
+from recollect.store.interrupts import Interrupts
+
+
+def test_the_first_asks_and_the_second_insists(capfd):
+    before, told = signal.getsignal(signal.SIGINT), []
+    with Interrupts(lambda: told.append(1), exits=False) as interrupts:
+        assert not interrupts.asked.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert interrupts.asked.is_set() and told == [1]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "once more to stop at once" in capfd.readouterr().err
+
+
+def test_another_thread_watches_nothing():
+    found = []
+
+    def work():
+        with Interrupts() as interrupts:
+            found.append((interrupts.asked.is_set(), interrupts._before))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [(False, {})]

@@ -1,0 +1,111 @@
+"""Reading run folders of anybody's: one damaged or unreadable among many, odd types, terminal escapes."""
+
+import json
+import os
+
+import pytest
+
+from recollect import FileError, RecollectError, cli
+from recollect.store import run_folders, run_reading
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for name in ("good", "other"):
+        with run_folders.RunFolder(tmp_path / name, {"kind": "learner", "agents": {}}) as folder:
+            folder.append("a", [{"seed": 0, "steps": 5, "return": 1.0}, {"seed": 1, "steps": 5, "return": 3.0}])
+            folder.append("a", [{"seed": 0, "steps": 10, "return": None}, {"seed": 1, "steps": 10, "return": 5.0}])
+            folder.set_status("finished", wanted=20)
+    return tmp_path
+
+
+def test_the_mean_over_the_last_of_each_agent(runs):
+    found = run_reading.summary(runs / "good")
+    assert found["last_return"] == 3.0 and found["progress"] == 0.5 and found["status"] == "finished"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"status": ["\x1b[2J"], "error": {"a": 1}, "wanted": "many", "exact": 3},
+        {"status": "\x1b]0;owned\x07", "error": "[bold red]x[/]\x9b31m\u202e", "wanted": -1},
+        {"status": None, "error": 3.5, "wanted": 1e300},
+        {"status": "running\n\nfinished", "wanted": True},
+    ],
+)
+def test_a_strangers_status_is_printed_harmlessly(runs, status, capsys):
+    (runs / "good" / "status.json").write_text(json.dumps(status))
+    config = json.loads((runs / "good" / "config.json").read_text())
+    (runs / "good" / "config.json").write_text(json.dumps({**config, "command": {"rm": "-rf"}}))
+    for words in (["runs"], ["runs", "--json"], ["verify"]):
+        target = runs / "good" if words == ["verify"] else runs
+        assert cli.main([words[0], str(target), *words[1:]]) == 0
+        out = capsys.readouterr().out
+        assert (all(c.isprintable() or c == "\n" for c in out) and "other" in out) or words == ["verify"]
+    assert run_reading.summary(runs / "other")["status"] == "finished"
+
+
+def test_text_is_not_markup(runs, capsys):
+    (runs / "good" / "status.json").write_text(json.dumps({"status": "failed", "error": "[red]danger[/red]"}))
+    assert cli.main(["runs", str(runs)]) == 0 and "[red]danger[/red]" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_folder_that_may_not_be_looked_into(runs):
+    (runs / "good").chmod(0)
+    rows = run_reading.summaries(runs)
+    (runs / "good").chmod(0o755)
+    assert [row["status"] for row in rows] == ["unreadable", "finished"]
+
+
+def test_one_that_fails_does_not_hide_the_others(runs, monkeypatch, capsys):
+    (runs / "bad").mkdir()
+    (runs / "bad" / "config.json").write_text("{")
+    summary = run_reading.summary
+
+    def odd(path):
+        if path.name == "good":
+            raise PermissionError(13, "Permission denied")
+        return summary(path)
+
+    monkeypatch.setattr(run_reading, "summary", odd)
+    assert [row["status"] for row in run_reading.summaries(runs)] == ["damaged", "unreadable", "finished"]
+    assert cli.main(["runs", str(runs)]) == 0 and "Permission denied" in capsys.readouterr().out
+
+
+def test_seconds_between_checkpoints(tmp_path):
+    read = run_reading.seconds_between_checkpoints
+    assert [read(tmp_path, {"checkpoints": {"every": x}}) for x in (5, 0.5, "inf")] == [5, 0.5, float("inf")]
+    assert read(tmp_path, {"checkpoints": {"every": 10**400}}) == 1e300
+    for wrong in (None, 0, -1, True, "5", float("nan"), []):
+        with pytest.raises(FileError, match=r"checkpoints\.every"):
+            read(tmp_path, {"checkpoints": {"every": wrong}})
+
+
+def test_links_to_checkpoints_are_refused(tmp_path):
+    (tmp_path / "checkpoints").symlink_to("/")
+    with pytest.raises(RecollectError, match="it is a link"):
+        run_reading.group_folder(tmp_path, "a")
+    assert run_reading.saved(tmp_path) == []
+
+
+def test_verifying_beside_a_run_that_saves_often(runs, monkeypatch):
+    """A checkpoint that is removed while it is looked at was not damaged."""
+    import shutil
+
+    import numpy as np
+
+    from recollect.store import checkpoints
+
+    with run_folders.RunFolder.reopen(runs / "good") as folder:
+        for _ in range(2):
+            folder.save("a", "a", [0, 1], {"x": np.zeros(3)})
+    verify = checkpoints.verify
+
+    def gone(path):
+        if path.name == "checkpoint-00000001":
+            shutil.rmtree(path)
+        return verify(path)
+
+    monkeypatch.setattr(checkpoints, "verify", gone)
+    assert [wrong for _, wrong in run_reading.verify(runs / "good") if wrong] == []

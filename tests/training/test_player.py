@@ -1,0 +1,58 @@
+"""Playing without learning, in an environment of its own."""
+
+import numpy as np
+import pytest
+
+from recollect import EnvironmentFault, Learner, RecollectError
+from recollect.store.interrupts import Interrupted
+from recollect.training import player
+from training.probes import AGENT, Three
+
+
+def test_what_is_made_is_closed_and_what_is_given_is_not():
+    closed = []
+
+    class Closing(Three):
+        def close(self):
+            closed.append(self)
+
+    learner, mine = Learner(AGENT, Closing, check=False), Closing()
+    with player.environment(learner) as made:
+        assert made is not learner.env
+    assert closed == [made]
+    with player.environment(learner, mine) as given:
+        assert given is mine
+    with player.environment(learner, Closing) as other:
+        pass
+    assert closed == [made, other]
+
+
+def test_the_environment_that_is_learned_in_is_refused():
+    env = Three()
+    learner = Learner(AGENT, env, check=False)
+    for given in (None, env):
+        with pytest.raises(RecollectError, match=r"learning in it|learned in"), player.environment(learner, given):
+            pass
+
+
+def test_episodes_are_the_same_for_the_same_seed():
+    learner = Learner(AGENT, Three, check=False)
+    first, second, other = (learner.evaluate(20, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(first.returns, second.returns) and not np.array_equal(first.returns, other.returns)
+    assert (first.lengths == 3).all() and first.standard_error > 0
+
+
+def test_it_ends_when_asked():
+    learner = Learner(AGENT, Three, check=False)
+    with pytest.raises(Interrupted):
+        player.play(learner.player(0), Three(), 5, "Three", 0, asked=lambda: True)
+
+
+def test_faults_name_episode_and_step():
+    class Broken(Three):
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return (observation if self.t < 2 else "gone"), *rest
+
+    with pytest.raises(EnvironmentFault, match=r"Broken, seed 9, step 2: evaluation episode 0: .*not in the declared"):
+        Learner(AGENT, Broken, check=False).evaluate(3, seed=9)

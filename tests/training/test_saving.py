@@ -1,0 +1,45 @@
+"""A learner as arrays and JSON, and back."""
+
+import numpy as np
+import pytest
+
+from recollect import FileError, Learner, RecollectError
+from recollect.store import checkpoints
+from recollect.training import saving
+from training.probes import AGENT, Three
+
+
+def test_all_of_it_comes_back(tmp_path):
+    learner = Learner(AGENT, Three, seed=3, copies=2, normalize_rewards=True, check=False)
+    learner.advance(11)
+    again = Learner.load(learner.save(tmp_path).parent, Three, check=False)
+    for name, array in saving.arrays_of(learner).items():
+        assert array.tobytes() == saving.arrays_of(again)[name].tobytes(), name
+    assert saving.meta_of(again, False) == saving.meta_of(learner, False)
+
+
+def test_where_a_learner_is(tmp_path):
+    (tmp_path / "config.json").write_text("of another tool's")
+    assert saving.place_of(tmp_path) == tmp_path and not saving.is_run_folder(tmp_path)
+    (tmp_path / "checkpoints" / "learner").mkdir(parents=True)
+    assert saving.place_of(tmp_path) == tmp_path / "checkpoints" / "learner"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileError, match=r"it is a link"):
+        saving.load(tmp_path / "run", fallback=False)
+
+
+def test_other_spaces_are_refused_and_old_words_for_the_same_are_not(tmp_path):
+    learner = Learner(AGENT, Three, check=False)
+    printed = {"observation": repr(Three.observation_space), "action": repr(Three.action_space)}
+    saving.refuse_other_spaces(learner, {"spaces": printed}, tmp_path)
+    for wrong in ({**printed, "action": "Discrete(3)"}, {"observation": "Box()"}):
+        with pytest.raises(RecollectError, match=r"space"):
+            saving.refuse_other_spaces(learner, {"spaces": wrong}, tmp_path)
+
+
+def test_what_is_not_a_learner(tmp_path):
+    checkpoints.save(tmp_path, {"x": np.zeros(1)}, {"kind": "other"})
+    with pytest.raises(FileError, match=r"is a checkpoint of something else: other"):
+        Learner.load(tmp_path, Three)

@@ -1,0 +1,39 @@
+"""The loop itself: where it is left makes no difference."""
+
+import time
+
+import numpy as np
+import pytest
+
+from recollect import Learner
+from recollect.training import saving
+from training.probes import AGENT, Three
+
+
+def test_where_it_is_left_makes_no_difference():
+    one, other = (Learner(AGENT, Three, seed=1, check=False) for _ in range(2))
+    one.advance(50)
+    for steps in (np.int64(1), 7, 30, 12):
+        other.advance(steps)
+    assert {k: v.tobytes() for k, v in saving.arrays_of(one).items()} == {
+        k: v.tobytes() for k, v in saving.arrays_of(other).items()
+    }
+
+
+def test_it_ends_at_the_deadline_and_when_asked():
+    learner = Learner(AGENT, Three, check=False)
+    learner.advance(1)
+    learner._advance(10**9, deadline=time.monotonic())
+    assert learner.steps == 2, "at least one step is taken"
+    learner._advance(10**9, asked=lambda: learner.fleet.steps >= 5)
+    assert learner.steps == 5
+
+
+def test_seeds_are_of_agents():
+    assert Learner(AGENT, Three, seed=4, copies=3, check=False).seeds == [4]
+    assert Learner(AGENT, Three, seed=4, copies=3, learners="each", check=False).seeds == [4, 5, 6]
+
+
+def test_wrong_counts():
+    with pytest.raises(ValueError, match="steps=0"):
+        Learner(AGENT, Three, check=False).advance(0)
