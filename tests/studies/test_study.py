@@ -95,9 +95,9 @@ def test_study_and_atlas_from_the_command_line(tmp_path, capsys):
 
 def test_wrong_input(capsys):
     for arguments, message in (
-        ("study --agents nobody", "unknown agent nobody"),
-        ("study --figures fig9", "unknown figure fig9"),
-        ("atlas --parts everything", "unknown part everything"),
+        ("lab study --agents nobody", "unknown agent nobody"),
+        ("lab study --figures fig9", "unknown figure fig9"),
+        ("lab atlas --parts everything", "unknown part everything"),
     ):
         with pytest.raises(SystemExit):
             cli.main(arguments.split())

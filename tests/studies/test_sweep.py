@@ -90,7 +90,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     tried.clear()
     assert cli.main([*words, "--resume"]) == 0
     assert tried == [3] and [row["width"] for row in json.loads(out.read_text())["rows"]] == [2, 3, 4]
-    assert cli.main([*words[:3], "2,3", *words[4:], "--resume"]) == 1
+    assert cli.main([*words[:4], "2,3", *words[5:], "--resume"]) == 1
     assert "widths: was [2, 3, 4], is [2, 3]" in capsys.readouterr().err
 
 
