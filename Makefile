@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo check test lint fuzz docs clean
+.PHONY: demo check test test-browser viewer lint fuzz docs clean
 
 demo: $(READY)
 	rm -rf demo
@@ -17,6 +17,18 @@ check: lint
 # Everything that this machine can run.
 test: lint
 	$(PYTEST) $(PYTEST_ARGS)
+
+# The page in a real browser: Debian's Chromium, driven by Playwright, which needs none of its own.
+test-browser: $(READY)
+	command -v chromium chromium-browser google-chrome >/dev/null || \
+		(apt-get update --quiet && apt-get install --yes --no-install-recommends chromium)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
+
+# The viewer's script and style sheet, from their sources to the package; they are committed, so that nobody else
+# needs Node.
+viewer:
+	cd viewer && npm ci --no-audit --no-fund && npm run check && npm run build
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -28,7 +28,7 @@ ROOMS = [
 ]
 OPTIONAL = {
     "matplotlib": {"studies"},
-    "gymnasium": {"envs", "training", "wrappers"},
+    "gymnasium": {"envs", "training", "view", "wrappers"},
     "minigrid": {"envs"},
     "popgym": {"envs"},
     "bsuite": {"envs"},
@@ -45,6 +45,8 @@ OPTIONAL = {
     "ray": {"studies"},
     "optuna": {"studies"},
 }
+# A method that shows its own object reaches for the page when it is called, not before.
+LATER = {("training/online.py", "recollect.view")}
 FRONT = {"__init__", "__main__", "_version"}  # at the top and in no room: the public names and the way in
 
 
@@ -80,6 +82,8 @@ def test_direction_of_imports(path):
         if top in OPTIONAL:
             assert room in OPTIONAL[top], f"{path} imports {name}, which belongs in {OPTIONAL[top]}"
         if top != "recollect" or not rest or room in FRONT or rest[0] in FRONT or name == "recollect.__version__":
+            continue
+        if (path.relative_to(SOURCE).as_posix(), name) in LATER:
             continue
         other = homes.get(rest[0], rest[0])
         assert other in ROOMS, f"{path} imports {name}, which is in no room of the house"

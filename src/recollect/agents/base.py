@@ -82,6 +82,15 @@ class Agent(abc.ABC):
         key_learn, key_begin = jax.random.split(key)
         return self.begin(self.learn(state, timestep, key_learn), timestep.observation, key_begin)
 
+    def explain(self, state: Any, timestep: TimeStep) -> dict[str, Any]:
+        """What the agent held and thought when it chose the action that ``timestep`` came of, for looking at.
+
+        The keys are those of ``recollect.agents.explanation.Explanation``; an agent tells what it has, here nothing.
+        Pure, so that it can be compiled; ``state`` is the one that ``begin`` or ``step`` returned.
+        """
+        del state, timestep
+        return {}
+
     def replace(self, **changes: Any) -> Any:
         """The same agent with some hyperparameters changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]

@@ -48,6 +48,10 @@ class Distribution(abc.ABC):
         """In nats; of a continuous action the differential entropy."""
 
     @abc.abstractmethod
+    def parameters(self, outputs: Array) -> Array:
+        """What a reader is shown of the network's outputs: probabilities, or means and then deviations."""
+
+    @abc.abstractmethod
     def features(self, action: Array, outputs: int) -> Array:
         """An action as a vector of numbers of size 1, for an agent that remembers what it did.
 
@@ -79,6 +83,10 @@ class Categorical(Distribution):
     def entropy(self, outputs: Array) -> Array:
         """Of the softmax."""
         return td.entropy(outputs)
+
+    def parameters(self, outputs: Array) -> Array:
+        """The probability of each action."""
+        return jax.nn.softmax(outputs)
 
     def features(self, action: Array, outputs: int) -> Array:
         """One-hot."""
@@ -125,6 +133,10 @@ class MultiCategorical(Distribution):
         """The sum over choices."""
         return sum((td.entropy(part) for part in self._parts(outputs)), jnp.zeros(()))
 
+    def parameters(self, outputs: Array) -> Array:
+        """The probability of each action of each choice."""
+        return jnp.concatenate([jax.nn.softmax(part) for part in self._parts(outputs)])
+
     def features(self, action: Array, outputs: int) -> Array:
         """One-hot, each choice by itself."""
         hot = [(jnp.arange(size) == action[k]).astype(jnp.float32) for k, size in enumerate(self.sizes)]
@@ -169,6 +181,10 @@ class Gaussian(Distribution):
         """Σ log σ + ½ log 2πe."""
         _, deviation = self._split(outputs)
         return jnp.sum(jnp.log(deviation) + 0.5 * math.log(2 * math.pi * math.e))
+
+    def parameters(self, outputs: Array) -> Array:
+        """The means, then the standard deviations."""
+        return jnp.concatenate(self._split(outputs))
 
     def features(self, action: Array, outputs: int) -> Array:
         """The numbers themselves, within ±3."""

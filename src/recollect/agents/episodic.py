@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from recollect.agents import memory, td
+from recollect.agents import explanation, memory, td
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
 from recollect.agents.convolution import Convolution
 from recollect.agents.distributions import CATEGORICAL, Distribution
@@ -324,8 +324,7 @@ class EpisodicActorCritic(Agent):
 
         Paper: Eq. (1)
         """
-        logits = self._query_logits(params, s, stored)
-        return jnp.where(jnp.any(logits > -jnp.inf), jax.nn.softmax(jnp.where(logits > -jnp.inf, logits, -1e30)), 0.0)
+        return memory.query_probabilities(self._query_logits(params, s, stored))
 
     # -- the loop's three functions
 
@@ -359,7 +358,8 @@ class EpisodicActorCritic(Agent):
         squares = traces if self.optimizer == "rmsprop" else ()
         return State(params, traces, stored, decision, jnp.zeros(()), encoder, squares)
 
-    def _write(self, state: State, s: Array, key: Array) -> kernel.State:
+    def _given_weight(self, state: State, s: Array) -> Array:
+        """The log of the weight that S_t is shown to the memory with."""
         if self.oracle_bit is None:
             log_w = jnp.maximum(self.log_write_weight(state.params, s), self.log_weight_floor)
         else:
@@ -367,8 +367,16 @@ class EpisodicActorCritic(Agent):
         if self.distinct:
             log_w = jnp.where(kernel.holds(state.memory, s), -jnp.inf, log_w)
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
-        log_w = jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
-        return memory.LAWS[self.memory].add(kernel.age(state.memory, self.forgetting), s, log_w, key)
+        return jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
+
+    def _write(self, state: State, s: Array, key: Array) -> kernel.State:
+        aged = kernel.age(state.memory, self.forgetting)
+        return memory.LAWS[self.memory].add(aged, s, self._given_weight(state, s), key)
+
+    def write_chance(self, state: State, s: Array) -> Array:
+        """The chance of S_t to be stored."""
+        aged = kernel.age(state.memory, self.forgetting)
+        return memory.LAWS[self.memory].probabilities(aged, self._given_weight(state, s))[0]
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Recall a state, choose an action.
@@ -415,6 +423,24 @@ class EpisodicActorCritic(Agent):
         credit = jnp.sum(jnp.where(counts, quotients, 0.0)) if self.oracle_bit is None else 0.0
         return self.value(params, s) + log_pi + log_q + credit, entropy
 
+    def _discount(self) -> Any:
+        return self.discount if self.objective == "discounted" else 1.0
+
+    def td_error(self, state: State, timestep: TimeStep) -> Array:
+        """δ of the step that ``timestep`` came of.
+
+        Paper: section 3, the TD error δ_t
+        """
+        params = state.params
+        _, s_next = encode(state.encoder, timestep.observation)
+        v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, self.see(params, s_next)))
+        v = self.value(params, self.see(params, state.decision.observation))
+        return td.td_error(timestep.reward - state.reward_rate, self._discount(), v_next, v)
+
+    def explain(self, state: State, timestep: TimeStep) -> dict[str, Any]:
+        """The memory, the query and the decision; see ``recollect.agents.explanation``."""
+        return explanation.of_memory(self, state, timestep)
+
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
 
@@ -428,12 +454,9 @@ class EpisodicActorCritic(Agent):
         """As ``learn``, and whether the update was finite."""
         params, traces, stored, decision, reward_rate, encoder, squares = state
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
-        _, s_next = encode(encoder, timestep.observation)
-        v_next = jnp.where(timestep.terminated, self.terminal_value, self.value(params, self.see(params, s_next)))
-        discount = self.discount if self.objective == "discounted" else 1.0
-        reward = timestep.reward - reward_rate
+        discount = self._discount()
         s = self.see(params, decision.observation)
-        delta = td.td_error(reward, discount, v_next, self.value(params, s))
+        delta = self.td_error(state, timestep)
         _, pull = jax.vjp(lambda p: self.scores(p, decision, stored), params)
         one, none = jnp.ones_like(delta), jnp.zeros_like(delta)
         (gradient,), (entropy_grads,) = pull((one, none)), pull((none, one))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from recollect.agents import td
+from recollect.agents import explanation, td
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, traced
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
@@ -95,13 +95,25 @@ class GatedActorCritic(Agent):
         logits = self.policy_logits(params, s, h)
         return Decision(s, self.actions.draw(logits, jax.random.uniform(key, (self.actions.draws,))))
 
+    def td_error(self, params: Parameters, s: Array, timestep: TimeStep) -> Array:
+        """δ of the step from S_t that ``timestep`` came of."""
+        v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
+        return td.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
+
+    def hidden(self, state: Any) -> Array:
+        """The hidden state h_t that the last action was chosen by."""
+        raise NotImplementedError
+
+    def explain(self, state: Any, timestep: TimeStep) -> dict[str, Any]:
+        """The hidden state and the decision; see ``recollect.agents.explanation``."""
+        return explanation.of_hidden_state(self, state, timestep)
+
     def _directions(
         self, params: Parameters, decision: Decision, h: Array, timestep: TimeStep
     ) -> tuple[Network, Network, Array]:
         """Where this step's losses pull the value network, the policy network and h_t."""
         s, action = decision
-        v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
-        delta = td.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
+        delta = self.td_error(params, s, timestep)
 
         def scores(value, policy, h):
             here = Parameters(value, policy, params.gru)

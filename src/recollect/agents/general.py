@@ -7,13 +7,14 @@ back through time: a step costs as much as there are parameters. docs/agent.md s
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect.agents import memory, scaling, td, trace_units
+from recollect.agents import explanation, memory, scaling, td, trace_units
 from recollect.agents.base import Agent, TimeStep, check_number, register, traced
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
@@ -236,14 +237,14 @@ class GeneralActorCritic(Agent):
             self.units.advance(actor.units, state.units.actor, inputs),
         )
         features = self.units.outputs(actor.units, units.actor)
-        states, keys = self._stored(state)
+        states, keys = self.stored(state)
         logits = self.query_logits(actor, inputs, features, keys, state.memory.filled)
         slot, recalled = memory.recall(logits, states, u[0])
         action = self.actions.draw(self.policy_outputs(actor, inputs, features, recalled), u[1:])
         decision = Decision(observation, inputs, recalled, slot, action)
         return state._replace(units=units, decision=decision), action
 
-    def _stored(self, state: State) -> tuple[Array, Array]:
+    def stored(self, state: State) -> tuple[Array, Array]:
         """The stored states in standard units, and what the query is compared with."""
         states = jnp.where(
             state.memory.filled[:, None], self.standard(state.scales, state.memory.items.observation), 0.0
@@ -261,7 +262,7 @@ class GeneralActorCritic(Agent):
         """
         params, decision, stored = state.params, state.decision, state.memory
         discounts = jnp.stack([jnp.asarray(d, jnp.float32) for d in self.discounts])
-        states, keys = self._stored(state)
+        states, keys = self.stored(state)
         returns = discounts * state.returns + timestep.reward
         scales = Scales(
             scaling.observe(state.scales.observation, decision.observation),
@@ -297,9 +298,7 @@ class GeneralActorCritic(Agent):
         )
         (entropy_gradient,) = pull_choice((none, one))
 
-        v_next = self._next_values(state, timestep)
-        reward = timestep.reward / scaling.deviation(scales.returns)
-        errors = td.td_error(reward, discounts, jnp.where(timestep.terminated, 0.0, v_next), v)
+        errors = self.td_errors(state, timestep, v, scales)
         error = jnp.mean(errors)
         traces = self._lengthened(state.traces, gradient, discounts)
         openness = self.surprise * jnp.abs(error)
@@ -328,6 +327,20 @@ class GeneralActorCritic(Agent):
             returns=jnp.where(over, 0.0, jnp.where(finite, returns, state.returns)),
         )
         return self._after(moved, state, over, states, key), finite
+
+    def td_errors(self, state: State, timestep: TimeStep, v: Array, scales: Scales) -> Array:
+        """[horizons]: δ_k of the step that ``timestep`` came of, with ``v`` the V_k before it."""
+        discounts = jnp.stack([jnp.asarray(d, jnp.float32) for d in self.discounts])
+        v_next = jnp.where(timestep.terminated, 0.0, self._next_values(state, timestep))
+        return td.td_error(timestep.reward / scaling.deviation(scales.returns), discounts, v_next, v)
+
+    def key_names(self, observed: Sequence[str]) -> list[str]:
+        """What the elements of a key are called, those of the observation having the names ``observed``."""
+        return [*observed, *(f"about {age} steps ago" if age > 1 else "1 step ago" for age in AGES)]
+
+    def explain(self, state: State, timestep: TimeStep) -> dict[str, Any]:
+        """The memory, the query, the trace units and the decision; see ``recollect.agents.explanation``."""
+        return explanation.of_general(self, state, timestep)
 
     def _next_values(self, state: State, timestep: TimeStep) -> Array:
         """V_k of the state that came, as the critic will see it if the episode continues."""
@@ -385,4 +398,4 @@ class GeneralActorCritic(Agent):
             traces=jax.tree.map(lambda z: jnp.where(over, 0.0, z), state.traces),
             returns=jnp.where(over, 0.0, state.returns),
         )
-        return self._after(moved, state, over, self._stored(state)[0], key)
+        return self._after(moved, state, over, self.stored(state)[0], key)

@@ -50,6 +50,15 @@ def query_entropy(logits: Array) -> Array:
     return jnp.where(jnp.any(stored), -jnp.sum(jnp.where(stored, jnp.exp(log_q) * log_q, 0.0)), 0.0)
 
 
+def query_probabilities(logits: Array) -> Array:
+    """Q(S_i | M_t) of every slot; 0 where it is empty.
+
+    Paper: Eq. (1)
+    """
+    stored = logits > -jnp.inf
+    return jnp.where(jnp.any(stored), jax.nn.softmax(jnp.where(stored, logits, -1e30)), 0.0)
+
+
 def recall(logits: Array, items: Array, u: Array) -> tuple[Array, Array]:
     """The recalled state m_t that a uniform number draws: its slot, and the state (zeros while the memory is empty).
 

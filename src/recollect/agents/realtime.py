@@ -55,6 +55,10 @@ class RealTimeActorCritic(GatedActorCritic):
         sensitivity = jax.tree.map(lambda leaf: jnp.zeros((self.width, *leaf.shape)), params.gru)
         return State(params, optimizer, jnp.zeros(self.width), sensitivity, decision)
 
+    def hidden(self, state: State) -> Array:
+        """The GRU's state after the newest observation."""
+        return state.h
+
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Take in the observation, carry the sensitivity along, choose an action."""
         gru, h = state.params.gru, state.h

@@ -82,6 +82,10 @@ class RecurrentActorCritic(GatedActorCritic):
         # What is not finite is kept as 0: left in the window after its episode, it would spoil later gradients.
         return Past(kept.at[length - 1].set(jnp.where(jnp.isfinite(s), s, 0.0)), length, before)
 
+    def hidden(self, state: State) -> Array:
+        """The GRU's state after the newest observation."""
+        return state.unrolled.h
+
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Take in the observation, choose an action."""
         past = self._remember(state.params, state.past, observation)

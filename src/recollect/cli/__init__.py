@@ -10,7 +10,7 @@ import functools
 import sys
 
 from recollect._version import __version__
-from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample
+from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample, view
 from recollect.errors import RecollectError, printable
 from recollect.store.interrupts import EXIT_INTERRUPTED, Interrupted
 
@@ -19,6 +19,7 @@ EXAMPLES = """\
 a start:
   recollect train --env CartPole-v1 --steps 20000
   recollect evaluate runs/CartPole-v1-episodic-seed0
+  recollect view runs/CartPole-v1-episodic-seed0
   recollect reproduce fig4 --preset robust
 `recollect COMMAND --help` shows a command's options."""
 
@@ -36,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("-V", "--version", action="version", version=f"recollect {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for subject in (learners, reproduce, benchmark, sample, runs, plot, bench, lab):
+    for subject in (learners, view, reproduce, benchmark, sample, runs, plot, bench, lab):
         subject.register(commands)
     return top
 

@@ -48,7 +48,7 @@ def _train(args: argparse.Namespace) -> None:
         normalize_rewards=args.normalize in ("rewards", "both"),
         engine=args.engine,
     )
-    watch: list = []
+    watch: list = [callbacks.Record(args.record)] if args.record else []
     if args.evaluate_every:
         watch.append(callbacks.Evaluate(args.evaluate_every))
     if args.stop_at is not None:
@@ -131,6 +131,13 @@ def register(commands: Commands) -> None:
     learn.add_argument("--evaluate-every", type=count, help="evaluate every so many steps")
     learn.add_argument(
         "--checkpoint-every", type=multiple, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)"
+    )
+    learn.add_argument(
+        "--record",
+        type=int,
+        default=12,
+        metavar="K",
+        help="keep K snapshots of the agent for recollect view to look back at; 0 for none (default: 12)",
     )
     learn.add_argument("--stop-at", type=float, help="stop when the mean return of 3 rows in succession is so high")
     learn.add_argument("--out", type=Path, help="run folder (default: runs/ENV-AGENT-seedS)")

@@ -71,6 +71,8 @@ class SecretInformantEnv(gym.Env[np.ndarray, np.int64]):
         self.render_mode = render_mode
         self.observation_space = gym.spaces.Box(0.0, 1.0, (self.rules.observation_size,), np.float32)
         self.action_space = gym.spaces.Discrete(actions)
+        self.observation_names = self.rules.observation_names
+        self.action_names = ("up", "forward", "down") if actions == 3 else tuple(f"action {k}" for k in range(actions))
         self.instance: Instance | None = None
         self.position = 0
         self.correct = True

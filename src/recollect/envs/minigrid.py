@@ -98,6 +98,13 @@ def quicken(env: gym.Env) -> None:
         world.gen_obs = Eyes(world)
 
 
+def _place(i: int, j: int, size: int) -> str:
+    """Where a cell of the view lies, as seen by the agent, who is in the middle of its nearest row."""
+    ahead, right = size - 1 - j, i - size // 2
+    side = f"{abs(right)} {'right' if right > 0 else 'left'}" if right else ""
+    return " ".join(part for part in (f"{ahead} ahead" if ahead else "", side) if part) or "here"
+
+
 @njit(cache=True)
 def _spread(image, columns, out):
     for i in range(image.shape[0]):
@@ -136,6 +143,10 @@ class View(gym.ObservationWrapper):
         self.shape = (height, width, len(things) or sum(counts))
         self.flat = bool(things)
         shape = (int(np.prod(self.shape)),) if things else self.shape
+        if things:
+            self.observation_names = tuple(
+                f"{thing} {_place(i, j, height)}" for i, j in np.ndindex(height, width) for thing in things
+            )
         self.observation_space = gym.spaces.Box(0.0, 1.0, shape, np.float32)
 
     def observation(self, observation: Any) -> np.ndarray:

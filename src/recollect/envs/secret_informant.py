@@ -91,6 +91,14 @@ class SecretInformant:
         return self.actions + 2 + self.decisions + 1 + self.correct_path_bit
 
     @property
+    def observation_names(self) -> tuple[str, ...]:
+        """What each bit of a state says."""
+        says = ("up", "forward", "down") if self.actions == 3 else tuple(map(str, range(self.actions)))
+        decisions = [f"of decision {d + 1}" for d in range(self.decisions)]
+        names = [*(f"says {name}" for name in says), "informative", "uninformative", *decisions, "decide"]
+        return (*names, *["on the correct path"][: self.correct_path_bit])
+
+    @property
     def num_actions(self) -> int:
         """Number of actions."""
         return self.actions

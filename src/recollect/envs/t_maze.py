@@ -132,6 +132,7 @@ class TMazeEnv(gym.Env[np.ndarray, np.int64]):
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own attribute)
+    observation_names = ("up", "down", "corridor", "junction")
 
     def __init__(self, length: int = 10, passive: bool = True, oracle: bool = False, render_mode: str | None = None):
         rules = TMaze(length, passive, oracle)
@@ -140,6 +141,7 @@ class TMazeEnv(gym.Env[np.ndarray, np.int64]):
         self.length, self.passive, self.oracle, self.render_mode = length, passive, oracle, render_mode
         self.observation_space = gym.spaces.Box(0.0, 1.0, (rules.observation_size,), np.float32)
         self.action_space = gym.spaces.Discrete(rules.num_actions)
+        self.action_names = ("turn up", "turn down", "forward")[: rules.num_actions]
         self.cue, self.position = 0, -1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:

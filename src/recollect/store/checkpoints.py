@@ -158,11 +158,22 @@ def _prune(place: Folder, keep: int) -> None:
     named = sorted((_number(name), name) for name in place.names() if _NUMBER.fullmatch(name))
     ours = [name for _, name in named if _is_ours(place, name)]
     for name in ours[:-keep]:
-        aside = f".recollect-old-{secrets.token_hex(4)}"
-        with contextlib.suppress(FileNotFoundError):  # another process that saves here was first
-            place.rename(name, aside)
-            with contextlib.suppress(OSError, RecollectError):
-                place.remove_files(aside, *_KNOWN)
+        _drop(place, name)
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint, if it certainly is one, so that no half of it is ever listed."""
+    with Folder(path.parent) as place:
+        if _is_ours(place, path.name):
+            _drop(place, path.name)
+
+
+def _drop(place: Folder, name: str) -> None:
+    aside = f".recollect-old-{secrets.token_hex(4)}"
+    with contextlib.suppress(FileNotFoundError):  # another process that saves here was first
+        place.rename(name, aside)
+        with contextlib.suppress(OSError, RecollectError):
+            place.remove_files(aside, *_KNOWN)
 
 
 def _is_ours(place: Folder, name: str) -> bool:

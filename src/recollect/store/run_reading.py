@@ -75,6 +75,10 @@ def _metrics_of(checkpoint: Checkpoint) -> tuple[str, list[int], int, str]:
     return found["agent"], found["seeds"], found["lines"], found["sha256"]
 
 
+SNAPSHOTS = "snapshots"
+"""The folder beside a run's checkpoints for those that are kept to look back at."""
+
+
 def verify(path: Path) -> list[tuple[Path, str | None]]:
     """Every part of a run folder with what is wrong with it, or None: the JSON files, each checkpoint, the metrics."""
     found: list[tuple[Path, str | None]] = []
@@ -91,6 +95,8 @@ def verify(path: Path) -> list[tuple[Path, str | None]]:
     newest = {}
     for part in saved(path):
         check(part, lambda part=part: newest.update({part.parent.name: checkpoints.verify(part)}))
+    for part in checkpoints.listing(path / SNAPSHOTS):
+        check(part, lambda part=part: checkpoints.verify(part))
     if newest:
         metrics = path / "metrics.jsonl"
         check(metrics, lambda: lines_before(metrics, files.read(metrics, LARGEST_METRICS), newest))

@@ -39,7 +39,9 @@ def _save(figure: Any, path: Path, **options: Any) -> None:
     files.replace(path, buffer.getvalue())
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
+    """A curve for each seed."""
+
     label: str
     colour: str
     marker: str
@@ -47,21 +49,28 @@ class _Line(NamedTuple):
     values: np.ndarray  # [seed, bin]
 
 
-class _Panel(NamedTuple):
+class Panel(NamedTuple):
+    """One panel of a figure; ``low``: where its axis begins."""
+
     title: str
-    lines: list[_Line]
+    lines: list[Line]
     low: float
     notes: list[str]
 
 
-def draw_figure(folder: Path) -> list[Path]:
-    """Draw a run of one of the paper's figures from its folder alone, finished or not; returns the pictures' paths."""
+def figure_panels(folder: Path) -> tuple[str, list[Panel]]:
+    """The title and the panels of a run of one of the paper's figures, from its folder alone, finished or not."""
     config, curves, status = run_folders.read(folder)
     try:
-        panels, title = _panels(config, curves, status), _title(config, status)
+        return _title(config, status), _panels(config, curves, status)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         message = f"{folder} is not a run of one of the paper's figures: {type(error).__name__}: {error}"
         raise FileError(message) from error
+
+
+def draw_figure(folder: Path) -> list[Path]:
+    """Draw a run of one of the paper's figures from its folder alone, finished or not; returns the pictures' paths."""
+    title, panels = figure_panels(folder)
     plt = _pyplot()
     # Fixed ids, so that the same run gives the same file.
     with plt.rc_context({"svg.hashsalt": "recollect", "font.size": 10}):
@@ -90,22 +99,22 @@ def _title(config: dict[str, Any], status: dict[str, Any]) -> str:
     return f"Figure {config['figure'].removeprefix('fig')}: {experiment['title']}\n{' · '.join(parts)}"
 
 
-def _panels(config: dict[str, Any], curves: dict[str, run_folders.Curves], status: dict[str, Any]) -> list[_Panel]:
+def _panels(config: dict[str, Any], curves: dict[str, run_folders.Curves], status: dict[str, Any]) -> list[Panel]:
     """The panels of the paper's caption, as data."""
     ours, theirs = curves["episodic"], curves.get("recurrent")
     under_way = status["status"] != "finished"
     missing = [] if under_way else _missing(ours)
     kinds = (("informative states", LIME, "o"), ("uninformative states", COPPER, "s"))
-    weights = [_Line(*kind, ours.episodes, ours.write_weights[..., k]) for k, kind in enumerate(kinds)]
-    returns = [_Line("episodic memory", MAGENTA, "o", ours.episodes, ours.returns)]
+    weights = [Line(*kind, ours.episodes, ours.write_weights[..., k]) for k, kind in enumerate(kinds)]
+    returns = [Line("episodic memory", MAGENTA, "o", ours.episodes, ours.returns)]
     about_both = [f"episodic: {note}" for note in missing] if theirs else missing
     if theirs:
         label = f"recurrent baseline ({len(theirs.seeds)} seeds)"
-        returns.append(_Line(label, GREY, "s", theirs.episodes, theirs.returns))
+        returns.append(Line(label, GREY, "s", theirs.episodes, theirs.returns))
         about_both = about_both + ([] if under_way else [f"recurrent: {note}" for note in _missing(theirs)])
     panels = [
-        _Panel("(a) mean write weight", weights, 0.0, missing),
-        _Panel("(b) average return", returns, 0.0, about_both),
+        Panel("(a) mean write weight", weights, 0.0, missing),
+        Panel("(b) average return", returns, 0.0, about_both),
     ]
     if config["experiment"]["memory_size"] == 1:
         return panels  # one stored state leaves nothing to query
@@ -122,8 +131,8 @@ def _panels(config: dict[str, Any], curves: dict[str, run_folders.Curves], statu
     queries = ours.query_vectors if np.isfinite(ours.returns).any() else np.full(shape, np.nan)
     for d, letter in zip(range(len(identifiers)), "cd", strict=False):
         state = f"the {('first', 'second')[d]} decision state" if len(identifiers) > 1 else "the decision state"
-        lines = [_Line(label, c, m, ours.episodes, queries[:, :, d, bit]) for label, c, m, bit in elements]
-        panels.append(_Panel(f"({letter}) query vector in {state}", lines, -1.0, missing))
+        lines = [Line(label, c, m, ours.episodes, queries[:, :, d, bit]) for label, c, m, bit in elements]
+        panels.append(Panel(f"({letter}) query vector in {state}", lines, -1.0, missing))
     return panels
 
 
@@ -132,7 +141,7 @@ def _missing(curves: run_folders.Curves) -> list[str]:
     return [f"{count} of {seeds} seeds did not finish (looping)"] if count else []
 
 
-def _draw_panel(ax: Any, panel: _Panel) -> None:
+def _draw_panel(ax: Any, panel: Panel) -> None:
     for line in panel.lines:
         mean, error = mean_and_standard_error(line.values)
         every = max(1, len(line.episodes) // 20)

@@ -8,6 +8,7 @@ Those below are the ones people ask for. They can be described in a run folder a
 tells them of the rows that a run had before it was resumed. One that has ``check`` is asked before anything is learned.
 """
 
+import contextlib
 import inspect
 import math
 from collections.abc import Iterable
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import FileError, printable
+from recollect.store import checkpoints
 from recollect.store.provenance import native, plain
+from recollect.store.run_reading import SNAPSHOTS
 from recollect.training import arguments
 
 
@@ -103,7 +106,47 @@ class Checkpoint:
             learner.save(self.folder if self.folder is not None else learner.folder)
 
 
-_KNOWN = {cls.__name__: cls for cls in (Evaluate, EarlyStop, Checkpoint)}
+class Record:
+    """Keep the learner as it was at up to ``snapshots`` moments of training, most of them early, for looking back.
+
+    ``recollect view`` plays the same episode with each. They are checkpoints in the run folder's ``snapshots/``, taken
+    where rows of metrics are; when training goes on beyond its goal, every other one makes room.
+    """
+
+    def __init__(self, snapshots: int = 12):
+        if snapshots < 2:
+            raise ValueError(f"snapshots={snapshots} must be at least 2")
+        self.snapshots, self._last = snapshots, -2  # steps at the last one; −1 where there is none, −2 if not known
+
+    def due(self, goal: int, last: int) -> float:
+        """The next moment after ``last`` steps: their squares are spread evenly, as most is learned early."""
+        moments = (goal * ((k + 1) / self.snapshots) ** 2 for k in range(self.snapshots))
+        return next((moment for moment in moments if moment > last), math.inf)
+
+    def __call__(self, learner: Any, row: dict[str, Any]) -> None:
+        """Save, if it is time; rows of several agents come at the same step and save once."""
+        folder = learner.folder / SNAPSHOTS
+        if self._last < -1:
+            self._last = _steps_of_newest(folder)
+        if row["steps"] <= self._last or row["steps"] < self.due(learner.goal, self._last):
+            return
+        kept = len(checkpoints.listing(folder)) + 1
+        learner.save(folder, keep=kept)
+        self._last = row["steps"]
+        if kept > self.snapshots:
+            for path in checkpoints.listing(folder)[1:-1:2]:
+                checkpoints.remove(path)
+
+
+def _steps_of_newest(folder: Path) -> int:
+    for path in reversed(checkpoints.listing(folder)):
+        # What is damaged is passed over here; who reads it later is told.
+        with contextlib.suppress(FileError, KeyError, ValueError, TypeError):
+            return int(checkpoints.verify(path).meta["steps"])
+    return -1
+
+
+_KNOWN = {cls.__name__: cls for cls in (Evaluate, EarlyStop, Checkpoint, Record)}
 _PLACES = ("folder",)  # options that lead out of the run folder: not written down, and not believed where they are
 
 

@@ -1,6 +1,7 @@
 """Looking inside: one episode of a trained agent, step by step, with what it held in memory and what it made of it."""
 
 import itertools
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -102,3 +103,8 @@ def lines(moments: list[Moment]) -> tuple[list[str], list[list[str]]]:
         recalled = text_of(m.recalled) if m.slot >= 0 else "nothing"
         rows.append([str(t), text_of(m.observation), *slots, recalled, str(m.action), f"{m.reward:g}"])
     return columns, rows
+
+
+def save_html(learner: Learner, path: Path | str, seed: int = 0, limit: int = 1000) -> Path:
+    """Write an episode as a page, as ``learner.view().save(path)`` does."""
+    return learner.view(seed=seed, limit=limit).save(path)

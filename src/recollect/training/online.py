@@ -361,17 +361,31 @@ class Learner(Stepping):
             asked = self._asked or (lambda: False)
             return player.play(self.player(seed, copy), other, episodes, self.source.name, seed, asked)
 
+    def view(self, *, seed: int = 0, limit: int = 1000) -> Any:
+        """An episode of what has been learned by now as a page: what is seen, remembered, recalled and done, and why.
+
+        Args:
+            seed: of the episode and of the agent's choices.
+            limit: most steps to play.
+
+        Returns:
+            What a notebook shows inline; ``.save(FILE)`` writes the page and ``.open()`` shows it in a browser.
+        """
+        from recollect.view import episodes, inline
+
+        return inline.View([episodes.record(self, seed, limit)])
+
     # -- saving
 
     def description(self) -> dict[str, Any]:
         """What a config and a checkpoint say of this learner."""
         return saving.description(self)
 
-    def save(self, path: Path | str) -> Path:
+    def save(self, path: Path | str, keep: int = checkpoints.KEEP) -> Path:
         """Add a checkpoint to the folder ``path``: all there is, the episodes under way among it.
 
         In a run folder, which can only be this learner's own, it joins those of the run, so that ``load`` reads what
-        was saved. Nothing else in the folder is touched.
+        was saved. Elsewhere the newest ``keep`` checkpoints stay. Nothing else in the folder is touched.
         """
         path = Path(path).absolute()
         if self._recorder is not None and path == self._recorder.path:
@@ -379,7 +393,7 @@ class Learner(Stepping):
                 return self._checkpoint(finished=self._asked is None and self._logged == self.steps >= self.goal)
         if saving.is_run_folder(path):
             raise RecollectError(f"{path} is the run folder of another learner: save to a folder of its own")
-        return checkpoints.save(path, saving.arrays_of(self), plain(saving.meta_of(self, finished=False)))
+        return checkpoints.save(path, saving.arrays_of(self), plain(saving.meta_of(self, finished=False)), keep)
 
     @classmethod
     def load(

@@ -1,0 +1,99 @@
+// uPlot in this page's colours, the width of its place.
+
+import uPlot from "uplot";
+import { paint } from "./colours";
+import { number } from "./dom";
+
+export interface Line {
+  label: string;
+  values: (number | null)[];
+  colour: string;
+  width?: number;
+  dash?: number[];
+  points?: boolean;
+  shown?: boolean;
+  alpha?: number;
+  /** Standard errors of the values, said beside them. */
+  errors?: (number | null)[];
+  /** Left out of the legend. */
+  quiet?: boolean;
+}
+
+export interface ChartOptions {
+  title: string;
+  x: number[];
+  xlabel: string;
+  ylabel?: string;
+  lines: Line[];
+  /** Filled between two lines, counted from 0. */
+  bands?: { between: [number, number]; colour: string }[];
+  height?: number;
+  legend?: boolean;
+  marks?: () => { at: number[]; current: number };
+  pick?: (x: number) => void;
+}
+
+export function chart(place: HTMLElement, options: ChartOptions): uPlot {
+  const axis = { stroke: () => paint("quiet"), grid: { stroke: () => paint("line"), width: 1 }, ticks: { stroke: () => paint("line"), width: 1 }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif" };
+  const plot: uPlot = new uPlot(
+    {
+      title: options.title,
+      width: Math.max(200, place.clientWidth - 12),
+      height: options.height ?? 180,
+      legend: { show: options.legend ?? true },
+      cursor: { points: { size: 7 } },
+      scales: { x: { time: false } },
+      series: [
+        { label: options.xlabel, value: (_, x) => (x === null || x === undefined ? "–" : number(x)) },
+        ...options.lines.map((line) => ({
+          label: line.label,
+          show: line.shown ?? true,
+          stroke: () => paint(line.colour, line.alpha ?? 1),
+          width: line.width ?? 2,
+          dash: line.dash,
+          spanGaps: true,
+          points: { show: line.points ?? false, size: 7 },
+          class: line.quiet ? "quiet" : undefined,
+          value: (_: uPlot, y: number | null, __: number, at: number | null) => {
+            const error = at === null || at === undefined ? null : line.errors?.[at];
+            return error === null || error === undefined ? number(y) : `${number(y)} ± ${number(error)}`;
+          },
+        })),
+      ],
+      bands: options.bands?.map(({ between: [high, low], colour }) => ({ series: [high + 1, low + 1] as [number, number], fill: () => paint(colour, 0.16) })),
+      axes: [
+        { ...axis, size: 34, label: options.xlabel, labelSize: 16, values: (_, ticks) => ticks.map((x) => short(x)) },
+        { ...axis, size: 52, values: (_, ticks) => ticks.map((y) => number(y)) },
+      ],
+      hooks: {
+        draw: [(u) => drawMarks(u, options)],
+        ready: [
+          (u) => {
+            const pick = options.pick;
+            if (pick) u.over.addEventListener("click", (event) => pick(u.posToVal(event.offsetX, "x")));
+          },
+        ],
+      },
+    },
+    [options.x, ...options.lines.map((line) => line.values)] as uPlot.AlignedData,
+    place,
+  );
+  return plot;
+}
+
+function drawMarks(u: uPlot, options: ChartOptions): void {
+  const marks = options.marks?.();
+  if (!marks) return;
+  const { ctx, bbox } = u;
+  marks.at.forEach((x, k) => {
+    const left = u.valToPos(x, "x", true);
+    ctx.fillStyle = paint(k === marks.current ? "now" : "quiet", k === marks.current ? 1 : 0.45);
+    const width = (k === marks.current ? 3 : 1) * devicePixelRatio;
+    ctx.fillRect(left - width / 2, bbox.top, width, bbox.height);
+  });
+}
+
+export function short(x: number): string {
+  if (Math.abs(x) >= 1e6) return `${number(x / 1e6, 1)}M`;
+  return Math.abs(x) >= 1e4 ? `${number(x / 1e3, 1)}k` : number(x);
+}
