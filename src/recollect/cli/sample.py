@@ -6,8 +6,6 @@ import glob
 import io
 import json
 import os
-import secrets
-import shutil
 import sys
 import threading
 import time
@@ -69,7 +67,13 @@ class _Parts:
         files.replace(self.folder / f"{stage}-{at}.npz", buffer.getvalue())
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder)
+        """Remove what was written here; whatever else somebody put into the folder stays, and the folder with it."""
+        from recollect.store.files import Folder
+
+        with Folder(self.folder.parent) as place:
+            ours = sorted(file.name for file in self.folder.glob("*-*.npz"))
+            if not {file.name for file in self.folder.iterdir()} - {*ours, PLAN}:
+                place.remove_files(self.folder.name, *ours, PLAN)
 
 
 class _Progress:
@@ -361,31 +365,24 @@ def _print_totals(args: argparse.Namespace, sampled: Any) -> None:
 def _write(table: Any, out: Path) -> None:
     """Write the sample whole or not at all."""
     from recollect.reservoir.tables import format_of
+    from recollect.store import files
 
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            kind = format_of(str(out))
-            if kind == "parquet":
-                import pyarrow.parquet
+    file, kind = io.BytesIO(), format_of(str(out))
+    if kind == "parquet":
+        import pyarrow.parquet
 
-                pyarrow.parquet.write_table(table, file)
-            elif kind == "arrow":
-                import pyarrow
+        pyarrow.parquet.write_table(table, file)
+    elif kind == "arrow":
+        import pyarrow
 
-                with pyarrow.ipc.new_file(file, table.schema) as writer:
-                    writer.write_table(table)
-            elif kind == "jsonl":
-                for row in table.to_pylist():
-                    file.write(json.dumps(row, default=str).encode() + b"\n")
-            else:
-                _write_csv(table, file, "\t" if kind == "tsv" else ",")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, out)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        with pyarrow.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    elif kind == "jsonl":
+        for row in table.to_pylist():
+            file.write(json.dumps(row, default=str).encode() + b"\n")
+    else:
+        _write_csv(table, file, "\t" if kind == "tsv" else ",")
+    files.replace(out, file.getvalue())
 
 
 def _write_csv(table: Any, file: Any, delimiter: str = ",") -> None:

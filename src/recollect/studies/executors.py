@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import platform
 import queue
-import shutil
 import signal
 import tempfile
 from collections.abc import Callable
@@ -188,7 +187,8 @@ class OnRay:
             own = {"num_cpus": cores(), "object_store_memory": 200_000_000}
             # Ray's sockets lie in its folder, and the path of a socket may have 107 bytes, of which it takes 66.
             if len(tempfile.gettempdir()) < 30:
-                self._folder = own["_temp_dir"] = tempfile.mkdtemp(prefix="ray")
+                self._folder = tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True)
+                own["_temp_dir"] = self._folder.name
         try:
             ray.init(address or "local", log_to_driver=False, logging_level="error", **own)
         except ConnectionError as error:
@@ -231,7 +231,7 @@ class OnRay:
         if self._own:
             self._ray.shutdown()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.cleanup()
 
 
 def _do_on_ray(work: Callable[..., Any], args: tuple, kwargs: dict, expected: dict[str, str]) -> tuple[Any, str]:
