@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import jax
 import numpy as np
 
 from recollect.agents import named
 from recollect.agents.base import check_flag
 from recollect.agents.episodic import EpisodicActorCritic
-from recollect.engines.choice import host_for
+from recollect.engines.compiled_host import CompiledHost
 from recollect.engines.host import REWARD, TERMINATED, TRUNCATED, blank_rows
-from recollect.engines.native.episodic import Flat
-from recollect.engines.native.episodic_host import EpisodicHost
 from recollect.envs import register, spaces
 from recollect.errors import FileError
 from recollect.store import checkpoints
@@ -44,6 +43,10 @@ DEFAULTS: dict[str, Any] = {
     "critic_output": "linear",
 }
 """Options of ``EpisodicActorCritic`` that a ``RecallLearner`` has unless told otherwise."""
+
+
+SHARED = (".agent.params", ".agent.squares")
+"""What the environments of one learner have in common: the parameters, and RMSProp's mean squares."""
 
 
 class RecallLearner:
@@ -76,28 +79,79 @@ class RecallLearner:
         check_flag("normalize_rewards", normalize_rewards)
         self.vector = spaces.observations(observation_space)
         self.agent = EpisodicActorCritic(**{**DEFAULTS, "memory_size": memory_size, **options})
-        if (reason := EpisodicHost.why_not(self.agent)) is not None:
+        if self.agent.encoder != "raw":
+            raise ValueError(f"encoder={self.agent.encoder!r}: the wrapper recalls observations as they came, 'raw'")
+        if (reason := CompiledHost.why_not(self.agent, self.vector.size, 1)) is not None:
             raise ValueError(f"these options have no compiled step, which the wrapper needs: {reason}")
         self.seed, self.learning = int(seed), True
         self.normalizer = Normalizer(self.vector.size, 1, False, normalize_rewards, float(self.agent.discount))
-        self.host: EpisodicHost = host_for(self.agent, self.vector.size, 1)
-        self._first: Flat = self.host.start(np.uint32(self.seed))
+        self.host = CompiledHost(self.agent, self.vector.size, 1)
+        self._held = self.host.start(np.uint32(self.seed))
+        names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(self.host.like())]
+        self._shared = [k for k, name in enumerate(names) if name.startswith(SHARED)]
+        self._own = [k for k in range(len(names)) if k not in self._shared]
+        self._place = names.index(".agent.decision.recalled")
+        self._user: Memory | None = None
         self._memories, self.not_finite = 0, 0
         """Updates that were not made because they were not finite."""
 
+    def _views(self) -> list[np.ndarray]:
+        return self._held.fleet.blocks[0].views()
+
     @property
     def parameters(self) -> np.ndarray:
-        """Every parameter of the critic, the query and the write network, in one vector; steps write over it."""
-        return self._first.theta[0]
+        """Every parameter of the critic, the query and the write network, and what their steps are scaled by."""
+        views = self._views()
+        return np.concatenate([views[k].ravel() for k in self._shared])
 
-    def empty_memory(self, seed: int | None = None) -> Flat:
+    def empty_memory(self, seed: int | None = None) -> "Memory":
         """A memory of its own for one environment, on the parameters that all share; None for a seed of its own."""
         if seed is None:
             self._memories += 1
             seed = self.seed + self._memories
-        own = self.host.start(np.uint32(seed % 2**32))
-        # The compiled step moves parameters in place: sharing the tables is all it takes to share what is learned.
-        return own._replace(theta=self._first.theta, squares=self._first.squares)
+        fresh = self.host.start(np.uint32(seed % 2**32)).fleet.blocks[0].views()
+        return Memory([fresh[k].copy() for k in self._own])
+
+    def use(self, memory: "Memory") -> None:
+        """Bring a memory to where the compiled step finds it, and keep the one that was there."""
+        if memory is self._user:
+            return
+        if self._user is not None:
+            self._user.arrays = self.snapshot()
+        self._user = memory
+        self.put_back(memory.arrays)
+
+    def snapshot(self) -> list[np.ndarray]:
+        """A copy of the memory in use."""
+        views = self._views()
+        return [views[k].copy() for k in self._own]
+
+    def put_back(self, arrays: list[np.ndarray]) -> None:
+        """Make the memory in use what ``snapshot`` copied."""
+        views = self._views()
+        for k, array in zip(self._own, arrays, strict=True):
+            views[k][...] = array
+
+    def begin(self, x: np.ndarray) -> np.ndarray:
+        """What the first observation of an episode recalls."""
+        self.host.begin(self._held, x[None])
+        return self.recalled()
+
+    def take_in(self, row: np.ndarray) -> None:
+        """One time step, learned from or not."""
+        if self.learning:
+            _, _, bad = self.host.step(self._held, row)
+            self.not_finite += bad >= 0
+        else:
+            self.host.watch(self._held, row)
+
+    def forget(self) -> None:
+        """Empty the memory in use."""
+        self.host.forget(self._held)
+
+    def recalled(self) -> np.ndarray:
+        """What was recalled last."""
+        return self._views()[self._place].reshape(-1).copy()
 
     def save(self, folder: Path | str) -> Path:
         """Add a checkpoint of what has been learned to a folder."""
@@ -109,16 +163,26 @@ class RecallLearner:
         found = checkpoints.load(folder, like=own)
         if found.meta != self._meta():
             raise FileError(f"{found.path} was saved with other options: {found.meta}, not {self._meta()}")
-        self._first.theta[:], self._first.squares[:] = found.arrays["theta"], found.arrays["squares"]
+        views = self._views()
+        for k in self._shared:
+            views[k][...] = found.arrays[f"learned.{k}"]
         self.normalizer.restore({k[11:]: v for k, v in found.arrays.items() if k.startswith("normalizer.")})
         return self
 
     def _arrays(self) -> dict[str, np.ndarray]:
         statistics = {f"normalizer.{name}": array for name, array in self.normalizer.state().items()}
-        return {"theta": self._first.theta, "squares": self._first.squares, **statistics}
+        views = self._views()
+        return {**{f"learned.{k}": views[k].copy() for k in self._shared}, **statistics}
 
     def _meta(self) -> dict[str, Any]:
         return {"kind": "recall", "agent": named.describe(self.agent), "size": self.vector.size}
+
+
+class Memory:
+    """All of an environment's own that the compiled step changes; held here while another environment's is in use."""
+
+    def __init__(self, arrays: list[np.ndarray]):
+        self.arrays = arrays
 
 
 class Recall(gym.Wrapper):
@@ -163,7 +227,7 @@ class Recall(gym.Wrapper):
             np.array([[-1.0], [1.0]]) * bound[:, self.vector.size :], 0.0
         )
         self.observation_space = gym.spaces.Box(bound[0].astype(np.float32), bound[1].astype(np.float32))
-        self._flat = learner.empty_memory()
+        self._memory = learner.empty_memory()
         self._row, self._recalled = blank_rows(1, self.vector.size), np.zeros(self.vector.size, np.float32)
         self._playing, self._return = False, 0.0
 
@@ -171,9 +235,12 @@ class Recall(gym.Wrapper):
         """Begin an episode with an empty memory; ``seed`` also that of what is kept and recalled."""
         observation, info = self.env.reset(seed=seed, options=options)
         x = self._vector(observation)
-        host = self.learner.host
-        self._flat = self.learner.empty_memory(seed) if seed is not None else host.forget(self._flat)
-        self._begin(x)
+        if seed is not None:
+            self._memory = self.learner.empty_memory(seed)
+        self.learner.use(self._memory)
+        if seed is None:
+            self.learner.forget()
+        self._recalled = self.learner.begin(x)
         self._playing, self._return = True, 0.0
         return self._joined(x), info
 
@@ -189,27 +256,20 @@ class Recall(gym.Wrapper):
         row = self._row[0]
         row[:size], row[2 * size + REWARD] = x, self._scale(float(reward), over)
         row[2 * size + TERMINATED], row[2 * size + TRUNCATED] = terminated, truncated
+        learner.use(self._memory)
         if over:
             # The step empties the memory: what the last observation recalls must be drawn before it.
-            kept, self._flat = self._flat, Flat(*(part.copy() for part in self._flat))
-            self._begin(x)
-            self._flat, last = kept, self._recalled
-        if learner.learning:
-            _, _, bad = learner.host.step(self._flat, self._row)
-            learner.not_finite += bad >= 0
-        else:
-            learner.host.watch(self._flat, self._row)
-        self._recalled, self._playing = last if over else self._flat.seen[0, 1].copy(), not over
+            before = learner.snapshot()
+            last = learner.begin(x)
+            learner.put_back(before)
+        learner.take_in(self._row)
+        self._recalled, self._playing = last if over else learner.recalled(), not over
         return self._joined(x), reward, terminated, truncated, info
 
     @property
     def recalled(self) -> np.ndarray:
         """The recalled observation that goes with the last one."""
         return self._recalled
-
-    def _begin(self, x: np.ndarray) -> None:
-        self.learner.host.begin(self._flat, x[None])
-        self._recalled = self._flat.seen[0, 1].copy()
 
     def _scale(self, reward: float, over: bool) -> float:
         normalizer = self.learner.normalizer

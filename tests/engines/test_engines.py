@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from recollect.agents.episodic import EpisodicActorCritic
-from recollect.engines import cpu, loop, packing
+from recollect.engines import compiled, loop, packing
 from recollect.envs.secret_informant import SecretInformant
 
 STEPS = 150
@@ -76,67 +76,58 @@ def defined(agents, env, runs, limits, steps):
     return jax.vmap(one)(agents, runs)
 
 
-def tables(env, runs):
-    return [np.array(x) for x in packing.pack(env, runs, apart=True)]
+@pytest.fixture
+def short_records(monkeypatch):
+    """Three records in the steps of a test."""
+    monkeypatch.setattr(loop, "RECORD", STEPS // 3)
 
 
-def advanced(agent, agents, env, runs, limits=LIMITS, records=3, record=STEPS // 3, **how):
-    packed = packing.Packed(*tables(env, runs))
-    out = cpu.advance(agents, env, packed, limits, records, record, **how)
-    return *packed, *out
+def numbers(runs):
+    return [np.asarray(x) for x in jax.tree.leaves(runs._replace(key=jax.random.key_data(runs.key)))]
 
 
-@pytest.mark.parametrize("case", range(len(CONFIGURATIONS)))
-def test_cpu_engine_follows_the_definition(case):
-    options = CONFIGURATIONS[case][0]
-    env, agent, agents, start = runs_of(case)
-    floats, ints, sums, drops, snapshots, marks = one = advanced(agent, agents, env, start, width=1)
-    for a, b in zip(one, advanced(agent, agents, env, start, width=16), strict=True):
-        np.testing.assert_array_equal(a, b)
-    end = defined(agents, env, start, tuple(jnp.int32(x) for x in LIMITS), STEPS)
-    expected_floats, expected_ints, expected_sums, expected_drops = tables(env, end)
-    np.testing.assert_array_equal(ints, expected_ints)
-    np.testing.assert_array_equal(sums, expected_sums)
-    P = sum(x[0].size for x in jax.tree.leaves(end.agent.params))
-    if options.get("trace_decay") == 0.0:  # traces are then left alone
-        expected_floats[P : 2 * P] = tables(env, start)[0][P : 2 * P]
-    # Measured: 2.4e-6 here for configuration 4, 3.1e-6 after 500 steps of the default sizes.
-    np.testing.assert_allclose(floats, expected_floats, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(drops, expected_drops, rtol=1e-5, atol=1e-5)
-    last = packing.query_and_write_parameters(agent, env)
-    np.testing.assert_array_equal(snapshots[-1], floats[P - last : P])
-    np.testing.assert_array_equal(marks[-1], np.stack([end.episode, end.steps]))
-    assert int(end.episode.min()) >= 1
-
-
-def test_bits_do_not_depend_on_width_threads_or_company():
-    options, world = CONFIGURATIONS[0]
-    env = SecretInformant(**world)
-    agent, agents = drawn_agents(options, 19, 0)
-    start = loop.start(agents, env, jnp.arange(19, dtype=jnp.uint32), 4)
-    one = advanced(agent, agents, env, start, width=1, threads=1)
-    for threads in (1, 2):
-        for a, b in zip(one, advanced(agent, agents, env, start, width=16, threads=threads), strict=True):
+def close(got, wanted):
+    for a, b in zip(numbers(got), numbers(wanted), strict=True):
+        if b.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+        else:
             np.testing.assert_array_equal(a, b)
 
 
-def test_runs_stop_at_their_episodes_or_steps():
-    env, agent, agents, start = runs_of(0)
+@pytest.mark.parametrize("case", range(len(CONFIGURATIONS)))
+def test_compiled_runs_follow_the_definition(case, short_records):
+    """Hyperparameters that differ from run to run among it."""
+    env, _, agents, start = runs_of(case)
+    runs, record = compiled.advance(agents, env, start, LIMITS, 3)
+    end = defined(agents, env, start, tuple(jnp.int32(x) for x in LIMITS), STEPS)
+    close(runs, end)
+    np.testing.assert_array_equal(record.episode[:, -1], end.episode)
+    read = jax.vmap(lambda a, r: loop.read_record(a, env, r.episode, r.steps, r.agent.params))(agents, end)
+    np.testing.assert_allclose(record.query_vectors[:, -1], read.query_vectors, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(record.write_weights[:, -1], read.write_weights, rtol=1e-5, atol=1e-5)
+    assert int(end.episode.min()) >= 1
+
+
+def test_bits_do_not_depend_on_company_or_on_how_many_records_a_call_makes(short_records):
+    env, _, agents, start = runs_of(0)
+    whole, _ = compiled.advance(agents, env, start, LIMITS, 3)
+    first, _ = compiled.advance(agents, env, start, LIMITS, 1)
+    again, _ = compiled.advance(agents, env, first, LIMITS, 2)
+    take = lambda tree, k: jax.tree.map(lambda x: x[k : k + 2], tree)  # noqa: E731
+    pair, _ = compiled.advance(take(agents, 2), env, take(start, 2), LIMITS, 3)
+    for a, b, c in zip(numbers(whole), numbers(again), numbers(pair), strict=True):
+        assert a.tobytes() == b.tobytes() and a[2:4].tobytes() == c.tobytes()
+
+
+def test_runs_stop_at_their_episodes_or_steps(short_records):
+    env, _, agents, start = runs_of(0)
     limits = (4, 1, 40, 90)
-    *packed, snapshots, marks = advanced(agent, agents, env, start, limits)
-    floats, _, sums, _ = packed
+    runs, _ = compiled.advance(agents, env, start, limits, 3)
     end = defined(agents, env, start, tuple(jnp.int32(x) for x in limits), STEPS)
-    params = jax.tree.leaves(end.agent.params)
-    expected = np.concatenate([np.asarray(x).reshape(5, -1) for x in params], axis=1).T
-    np.testing.assert_allclose(floats[: len(expected)], expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(sums, end.sums)
-    np.testing.assert_array_equal(marks[-1], np.stack([end.episode, end.steps]))
+    np.testing.assert_array_equal(runs.episode, end.episode)
+    np.testing.assert_array_equal(runs.steps, end.steps)
+    np.testing.assert_array_equal(runs.sums, end.sums)
     assert set(np.asarray(end.episode) == 4) == {True, False}, "runs should end either way"
-    *same, snapshots_again, marks_again = advanced(
-        agent, agents, env, packing.unpack(env, packing.Packed(*packed), start), limits
-    )
-    for a, b in zip((*packed, snapshots[-1], marks[-1]), (*same, snapshots_again[0], marks_again[0]), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in one table", "apart"])

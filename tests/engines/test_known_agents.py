@@ -11,7 +11,6 @@ from recollect.agents.distributions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import packing
-from recollect.engines.native import episodic_host
 from recollect.envs.secret_informant import SecretInformant
 
 FIELDS = [field.name for field in dataclasses.fields(EpisodicActorCritic)]
@@ -44,15 +43,7 @@ def in_tables(agent):
     return packing.why_not(agent, SecretInformant(4)) is None
 
 
-def in_host(agent):
-    return episodic_host.EpisodicHost.why_not(agent) is None
-
-
-ENGINES = pytest.mark.parametrize(
-    ("module", "supported"),
-    [(packing, in_tables), (episodic_host, in_host)],
-    ids=["tables", "host"],
-)
+ENGINES = pytest.mark.parametrize(("module", "supported"), [(packing, in_tables)], ids=["tables"])
 
 
 @register

@@ -20,9 +20,8 @@ from recollect.agents.distributions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.engines.compiled_host import CompiledHost
 from recollect.engines.host import blank_rows
-from recollect.engines.native.base import NativeHost
-from recollect.engines.native.episodic_host import EpisodicHost
 from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files, lock, run_folders, trees
@@ -133,7 +132,7 @@ def test_interrupted_anywhere_and_resumed(case, tmp_path, one_by_one):
     """At random moments, in the middle of rows and of episodes: the bits and the rows of one that was left alone."""
     env, run = CASES[case][1], tmp_path / "run"
     whole = make(case).learn(120, log_every=17, folder=tmp_path / "whole")
-    assert isinstance(whole.host, NativeHost) == case.startswith("native")
+    assert isinstance(whole.host, CompiledHost)
     last = 120 // (whole.copies if whole.shared else 1)
     moments = np.sort(np.random.default_rng(len(case)).choice(np.arange(1, last), 4, replace=False))
     interrupted(moments[0], lambda: make(case).learn(120, log_every=17, folder=run))
@@ -435,7 +434,7 @@ def test_a_memory_of_a_billion_is_refused_by_its_bytes():
 
 def test_other_spaces_and_agents_are_refused_before_anything_is_compiled(tmp_path, monkeypatch):
     make("native").learn(5, folder=tmp_path / "run")
-    monkeypatch.setattr(NativeHost, "start", lambda *a: pytest.fail("started"))
+    monkeypatch.setattr(CompiledHost, "_start_held", lambda *a: pytest.fail("started"))
 
     class Wider(Walk):
         observation_space = gym.spaces.Box(-5.0, 5.0, (4,), np.float32)
@@ -598,13 +597,13 @@ def test_twice_raises_at_once(tmp_path, one_by_one):
     run = tmp_path / "run"
     interrupted(8, lambda: make("native").learn(30, folder=run))
     before = commands.content(run / "checkpoints")
-    again, save = [], EpisodicHost.unpack
+    again, save = [], CompiledHost.unpack
 
     def unpack(self, packed):
         again.append(signal.raise_signal(signal.SIGINT))
         return save(self, packed)
 
-    with mock.patch.object(EpisodicHost, "unpack", unpack), pytest.raises(KeyboardInterrupt) as raised:
+    with mock.patch.object(CompiledHost, "unpack", unpack), pytest.raises(KeyboardInterrupt) as raised:
         interrupted(5, lambda: resume(run, Walk))
     assert again == [] and not isinstance(raised.value, Interrupted)
     assert commands.content(run / "checkpoints") == before and run_folders.summary(run)["status"] == "stopped"

@@ -9,22 +9,16 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
-
 from recollect.agents.base import Agent
-from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.engines import cuda, packing, recurrent
+from recollect.engines import compiled, compiled_host, cuda
+from recollect.engines.compiled_host import CompiledHost
 from recollect.engines.host import Host
-from recollect.engines.native.episodic_host import EpisodicHost
-from recollect.engines.native.gated_host import RealTimeHost, RecurrentHost
 
 NAMES = ("cuda", "cpu", "jax")
 """The engines, the fastest first."""
 
 ONLINE = ("cpu", "jax")
 """Those that a ``Learner`` can have."""
-
-NATIVE = (EpisodicHost, RecurrentHost, RealTimeHost)
 
 
 class Choice(NamedTuple):
@@ -69,38 +63,27 @@ def for_training(agent: Agent, env: Any, engine: str = "auto", max_episode_lengt
     """
 
     def against_cpu() -> str | None:
-        if isinstance(agent, RecurrentActorCritic):
-            why = recurrent.why_not(agent, env)
-            capped = why is None and max_episode_length is not None
-            return f"it does not know max_episode_length={max_episode_length}" if capped else why
-        if (why := packing.why_not(agent, env)) is None and jax.default_backend() != "cpu":
-            return f"JAX runs on {jax.default_backend()!r} here: JAX_PLATFORMS=cpu in the environment changes that"
-        return why
+        return compiled.why_not(agent, env)
 
     return _choose(engine, {"cuda": lambda: cuda.why_not(agent, env), "cpu": against_cpu, "jax": lambda: None})
 
 
-def for_learner(agent: Agent, copies: int = 1, shared: bool = False, engine: str = "auto") -> Choice:
+def for_learner(
+    agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False, engine: str = "auto"
+) -> Choice:
     """The engine behind a ``Learner``: what makes an agent's time step one call from Python.
 
     Args:
         agent: the definition.
+        observation_size: length of an observation vector.
+        outputs: of the policy network.
         copies: how many environments are played at once.
         shared: whether the copies are one agent.
         engine: one of ``ONLINE``, or "auto".
     """
 
     def against_cpu() -> str | None:
-        if shared and copies > 1:
-            return f"the {copies} copies share one agent, and it runs independent ones: learners='each' avoids that"
-        reasons = [kind.why_not(agent) for kind in NATIVE]
-        if None in reasons:
-            return None
-        # Of the kind that is written for this class the reason names options; the others only their own class.
-        named = [why for why in reasons if why is not None and "written for" not in why]
-        if named:
-            return named[0]
-        return f"it is written for the episodic and the recurrent agents, not for {type(agent).__name__}"
+        return CompiledHost.why_not(agent, observation_size, outputs, copies, shared)
 
     return _choose(engine, {"cpu": against_cpu, "jax": lambda: None})
 
@@ -110,7 +93,7 @@ def host_for(
     agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False, engine: str = "auto"
 ) -> Any:
     """The host of an agent at one size, the same for the same agent, so that nothing is compiled twice."""
-    if for_learner(agent, copies, shared, engine).engine == "cpu":
-        kind = next(kind for kind in NATIVE if kind.why_not(agent) is None)
-        return kind(agent, observation_size, outputs, copies)
-    return Host(agent, observation_size, outputs, copies, shared)
+    sizes = (observation_size, outputs, copies, shared)
+    if for_learner(agent, *sizes, engine=engine).engine == "cpu":
+        return compiled_host.host(agent, *sizes)
+    return Host(agent, *sizes)

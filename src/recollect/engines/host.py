@@ -78,9 +78,12 @@ class Host:
 
     def _start(self, seed: Array) -> Array:
         """Fresh copies: of one agent with this seed, or of agents with this seed and those after it."""
+        return jax.vmap(self._pack)(self._start_all(seed))
+
+    def _start_all(self, seed: Array) -> Live:
         copies = jnp.arange(self.copies, dtype=jnp.uint32)
         seeds = jnp.full_like(copies, seed) if self.shared else seed + copies
-        return jax.vmap(lambda s, c: self._pack(self._start_one(s, c)))(seeds, copies)
+        return jax.vmap(self._start_one)(seeds, copies)
 
     def _keys(self, live: Live) -> tuple[Array, Array]:
         key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)

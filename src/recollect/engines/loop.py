@@ -16,7 +16,7 @@ from jax import Array
 from recollect import prng
 from recollect.agents import td
 from recollect.agents.base import Agent
-from recollect.engines import cpu, cuda, packing
+from recollect.engines import cuda, packing
 from recollect.envs.base import Environment
 
 RECORD = 500  # steps between two looks at the write weights and queries; part of the results, unlike the chunk size
@@ -163,15 +163,16 @@ def advance(
     """Take every run ``records`` times ``RECORD`` steps further."""
     if engine == "jax":
         return advance_in_jax(agents, env, runs, tuple(jnp.int32(x) for x in limits), records=records)
-    packed = packing.pack(env, runs, apart=engine == "cpu")
     if engine == "cpu":
-        packed = jax.tree.map(np.array, packed)
-    snapshots, marks = ENGINES[engine](agents, env, packed, limits, records, RECORD)
+        from recollect.engines import compiled
+
+        return compiled.advance(agents, env, runs, limits, records)
+    packed = packing.pack(env, runs, apart=False)
+    snapshots, marks = cuda.advance(agents, env, packed, limits, records, RECORD)  # type: ignore[arg-type]
     runs = packing.unpack(env, packed, runs)
     return runs, _read_snapshots(agents, env, snapshots, marks, runs.agent.params)
 
 
-ENGINES = {"cuda": cuda.advance, "cpu": cpu.advance}
 RECORDS_PER_CALL = {"jax": 20, "cpu": 40, "cuda": 200}
 
 

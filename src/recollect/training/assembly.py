@@ -93,7 +93,7 @@ def assemble(
     else:
         more = [source.make() for _ in range(copies - 1)] if source.make is not None else []
         fleet = Copies([first, *more], *known)
-    chosen = for_learner(fitted, copies, shared, engine)
+    chosen = for_learner(fitted, seen.size, actions.outputs, copies, shared, engine=engine)
     host = host_for(fitted, seen.size, actions.outputs, copies, shared, engine=chosen.engine)
     return Parts(
         source, made, observed, acted, seen, actions, fitted, normalizer, fleet, chosen, host, seed, copies, shared

@@ -14,7 +14,7 @@ import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.engines import choice, forking
+from recollect.engines import choice, forking, recurrent
 from recollect.envs.base import Environment
 from recollect.training import baseline_group, pytree_group, refusing
 from recollect.training.bins import default_bins
@@ -43,14 +43,14 @@ def check(
 
 def state_like(agent: Agent, env: Environment, seeds: int, bins: int, engine: str = "auto") -> dict[str, Any]:
     """The form of what ``Progress.snapshot`` returns, found without computing or compiling anything."""
-    chosen = choice.for_training(agent, env, engine).engine
-    module = baseline_group if _has_its_own_group(agent, chosen) else pytree_group
+    module = baseline_group if _has_its_own_group(agent, env, engine) else pytree_group
     return module.state_like(agent, env, seeds, bins)  # type: ignore[arg-type]
 
 
-def _has_its_own_group(agent: Agent, engine: str) -> bool:
-    """Whether runs of the recurrent baseline are kept as its own engine has them."""
-    return engine == "cpu" and isinstance(agent, RecurrentActorCritic)
+def _has_its_own_group(agent: Agent, env: Environment, engine: str, max_episode_length: int | None = None) -> bool:
+    """Whether runs of the recurrent baseline are kept as its own compiled loop has them."""
+    known = isinstance(agent, RecurrentActorCritic) and recurrent.why_not(agent, env) is None
+    return known and engine in ("auto", "cpu") and max_episode_length is None
 
 
 def train_iter(
@@ -80,7 +80,7 @@ def train_iter(
     limits = Limits(
         episodes, episodes // (bins or default_bins(episodes)), max_episode_length or ENDLESS, max_steps or ENDLESS
     )
-    if _has_its_own_group(agent, chosen.engine):
+    if _has_its_own_group(agent, env, chosen.engine, max_episode_length):
         assert isinstance(agent, RecurrentActorCritic)
         group: Group = baseline_group.BaselineGroup(agent, env, seeds, limits, records_per_call, state)  # type: ignore[arg-type]
     else:

@@ -1,0 +1,206 @@
+"""`recollect.engines.host.Host` through the step compiler: the same calls, a hundred times less between them.
+
+One copy is one run with vectors along its units; independent copies are lanes of a vector; copies that share an agent
+are one program over all of them. The state stays where the compiled steps find it; random numbers are the Host's own.
+"""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from recollect.agents.base import Agent
+from recollect.engines.host import EXTRA, IDLE, REWARD, TERMINATED, TRUNCATED, Host, Live, TimeStep
+
+if TYPE_CHECKING:
+    from recollect.engines.compiler.fleet import Attached, Fleet
+
+LANES = 16
+
+
+class Held:
+    """The state of all copies in memory, and the calls that have been made on it."""
+
+    def __init__(self, fleet: "Fleet"):
+        self.fleet = fleet
+        self.calls: dict[str, list[Attached]] = {}
+
+
+class CompiledHost(Host):
+    """As `Host`, compiled to machine code; calls change what they are given and return it."""
+
+    def __init__(self, agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False):
+        super().__init__(agent, observation_size, outputs, copies, shared)
+        width = 1
+        while width < min(copies, LANES):
+            width *= 2
+        self.lanes = 1 if self.shared else width
+        self._start_live = jax.jit(self._start_all)
+        self._weigh_all = jax.jit(jax.vmap(agent.write_weights))
+        self.start = self._start_held
+        self.begin = functools.partial(self._call, "begin")
+        self.step = self._step_held
+        self.watch = functools.partial(self._call, "watch")
+        self.forget = self._forget_held
+        self.write_weights = self._weights_held
+        self._steps = {}
+
+    @staticmethod
+    def why_not(agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False) -> str | None:
+        """Why the agent cannot be compiled, or None."""
+        from recollect.engines.compiler import Unsupported
+
+        try:
+            _host(agent, observation_size, outputs, copies, shared)._traced("step")
+        except Unsupported as error:
+            return f"the step compiler does not know {error}"
+        return None
+
+    # -- one copy's calls, as functions of its state and a row
+
+    def _one(self, name: str, live: Live, row: Any) -> tuple[Live, Any]:
+        s = self.size
+        if name == "begin":
+            agent, action = self.agent.begin(live.agent, row, self._keys(live)[1])
+            return live._replace(agent=agent, time=live.time + 1), (action,)
+        if name == "forget":
+            no, yes = jnp.zeros((), bool), jnp.ones((), bool)
+            timestep = TimeStep(jnp.zeros(s), jnp.zeros(()), no, yes)
+            return live._replace(agent=self.agent.watch(live.agent, timestep, self._keys(live)[0])), ()
+        extra = row[2 * s :]
+        timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
+        idle, (key_learn, key_begin) = extra[IDLE] > 0, self._keys(live)
+        if name == "step":
+            agent, finite = self.agent.update(live.agent, timestep, key_learn)
+        else:
+            agent, finite = self.agent.watch(live.agent, timestep, key_learn), jnp.array(True)
+        observation = jnp.where(timestep.terminated | timestep.truncated, row[s : 2 * s], row[:s])
+        agent, action = self.agent.begin(agent, observation, key_begin)
+        after = live._replace(agent=agent, time=live.time + 1)
+        if self.copies > 1:
+            after = jax.tree.map(lambda new, old: jnp.where(idle, old, new), after, live)
+        return after, (action, finite | idle)
+
+    def _all(self, name: str, live: Live, rows: Any) -> tuple[Live, Any]:
+        """The calls of copies that share an agent, all at once."""
+        if name != "step":
+            return jax.vmap(functools.partial(self._one, name))(live, rows)
+        s = self.size
+
+        def take_in(live: Live, row: Any) -> tuple[Live, Any]:
+            extra = row[2 * s :]
+            timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
+            agent, finite = self.agent.update(live.agent, timestep, self._keys(live)[0])
+            return live._replace(agent=agent), finite | (extra[IDLE] > 0)
+
+        def act(taken: Live, live: Live, row: Any) -> tuple[Live, Any]:
+            extra = row[2 * s :]
+            over = (extra[TERMINATED] > 0) | (extra[TRUNCATED] > 0)
+            agent, action = self.agent.begin(
+                taken.agent, jnp.where(over, row[s : 2 * s], row[:s]), self._keys(taken)[1]
+            )
+            after = taken._replace(agent=agent, time=taken.time + 1)
+            after = jax.tree.map(lambda new, old: jnp.where(extra[IDLE] > 0, old, new), after, live)
+            shared = {part: getattr(taken.agent, part) for part in self.agent.learned}
+            return after._replace(agent=after.agent._replace(**shared)), action
+
+        taken, finite = jax.vmap(take_in)(live, rows)
+        taken = taken._replace(agent=self._average(taken.agent, rows[:, 2 * s + IDLE] > 0))
+        new, actions = jax.vmap(act)(taken, live, rows)
+        return new, (actions, finite)
+
+    # -- compiled
+
+    def _traced(self, name: str) -> Any:
+        from recollect.engines.compiler.program import Step
+
+        if name not in self._steps:
+            length = {"begin": self.size, "forget": 0}.get(name, 2 * self.size + EXTRA)
+            one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.like())
+            if self.shared:
+                function, live, row = self._all, self.like(), jax.ShapeDtypeStruct((self.copies, length), jnp.float32)
+            else:
+                function, live, row = self._one, one, jax.ShapeDtypeStruct((length,), jnp.float32)
+            self._steps[name] = Step(functools.partial(function, name), live, (row,))
+        return self._steps[name]
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019  (hosts are few, and are kept anyway)
+    def _program(self, name: str) -> Any:
+        from recollect.engines.compiler.program import Program
+
+        return Program(self._traced(name), self.lanes)
+
+    def _held(self) -> Held:
+        from recollect.engines.compiler.fleet import Fleet
+
+        layout = self._traced("step").state
+        return Held(Fleet(layout, 1 if self.shared else self.copies, self.lanes))
+
+    def _run(self, name: str, held: Held, rows: np.ndarray | None) -> "list[Attached]":
+        calls = held.calls.get(name)
+        if calls is None:
+            calls = held.calls[name] = held.fleet.attach(self._program(name))
+        if rows is not None:
+            if self.lanes == 1:
+                calls[0].inputs[0][...] = rows if self.shared else rows[0]
+            else:
+                for k, call in enumerate(calls):
+                    block = rows[k * self.lanes : (k + 1) * self.lanes]
+                    call.inputs[0][:, : len(block)] = block.T
+        for call in calls:
+            call.advance()
+        return calls
+
+    def _output(self, calls: "list[Attached]", place: int) -> np.ndarray:
+        """One output of all copies, with a leading axis over them."""
+        if self.shared:
+            return calls[0].outputs[place].copy()
+        if self.lanes == 1:
+            return calls[0].outputs[place][None].copy()
+        return np.concatenate([np.moveaxis(c.outputs[place], -1, 0) for c in calls])[: self.copies]
+
+    def _call(self, name: str, held: Held, rows: Any) -> tuple[Held, np.ndarray]:
+        return held, self._output(self._run(name, held, np.asarray(rows)), 0)
+
+    def _step_held(self, held: Held, rows: np.ndarray) -> tuple[Held, np.ndarray, int]:
+        """Learn and act; and the first copy whose update was not finite, and so was not made, or -1."""
+        calls = self._run("step", held, rows)
+        actions = self._output(calls, 0)
+        if self.copies == 1:
+            return held, actions, -1 if calls[0].outputs[1] else 0
+        finite = self._output(calls, 1)
+        return held, actions, -1 if finite.all() else int(np.argmin(finite))
+
+    def _forget_held(self, held: Held) -> Held:
+        self._run("forget", held, None)
+        return held
+
+    def _start_held(self, seed: Any) -> Held:
+        return self.pack(self._start_live(seed))
+
+    def _weights_held(self, held: Held, observations: np.ndarray) -> np.ndarray:
+        return self._weigh_all(self.unpack(held).agent, observations)
+
+    def unpack(self, held: Held) -> Live:
+        """The copies as a pytree with a leading axis, copied."""
+        live = held.fleet.unload()
+        return jax.tree.map(lambda x: x[0], live) if self.shared else live
+
+    def pack(self, live: Any) -> Held:
+        """Copies from a pytree with a leading axis, into memory of their own."""
+        held = self._held()
+        live = Live(*jax.tree.map(np.asarray, tuple(live)))
+        held.fleet.load(jax.tree.map(lambda x: x[None], live) if self.shared else live)
+        return held
+
+
+@functools.lru_cache(maxsize=64)
+def _host(agent: Agent, observation_size: int, outputs: int, copies: int, shared: bool) -> CompiledHost:
+    return CompiledHost(agent, observation_size, outputs, copies, shared)
+
+
+def host(agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False) -> CompiledHost:
+    """The compiled host of an agent at one size, made once."""
+    return _host(agent, observation_size, outputs, copies, shared)

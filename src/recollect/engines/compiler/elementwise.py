@@ -1,0 +1,225 @@
+"""Rules of primitives on corresponding elements, of reductions and of products."""
+
+import itertools
+from typing import Any
+
+import jax
+import numpy as np
+
+from recollect.engines.compiler.graph import DTYPES, Graph, Node, Unsupported, letter
+from recollect.engines.compiler.rules import RULES, is_key, out_shape, rule
+
+PLAIN = {
+    "add": "add",
+    "add_any": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "max": "max",
+    "min": "min",
+    "neg": "neg",
+    "abs": "abs",
+    "sign": "sign",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "not": "not",
+    "lt": "lt",
+    "le": "le",
+    "gt": "gt",
+    "ge": "ge",
+    "eq": "eq",
+    "ne": "ne",
+    "div": "div",
+    "rem": "rem",
+    "mulhi": "mulhi",
+    "shift_left": "shl",
+    "shift_right_logical": "shr",
+    "shift_right_arithmetic": "sar",
+    "floor": "floor",
+    "ceil": "ceil",
+    "sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "exp": "exp",
+    "log": "log",
+    "tanh": "tanh",
+    "expm1": "expm1",
+    "log1p": "log1p",
+    "logistic": "logistic",
+    "sin": "sin",
+    "cos": "cos",
+    "erf_inv": "erf_inv",
+    "pow": "pow",
+    "is_finite": "is_finite",
+    "population_count": "popcount",
+    "clz": "clz",
+    "exp2": "exp2",
+    "cbrt": "cbrt",
+    "tan": "tan",
+    "atan2": "atan2",
+    "erf": "erf",
+    "asin": "asin",
+    "acos": "acos",
+    "atan": "atan",
+    "sinh": "sinh",
+    "cosh": "cosh",
+}
+
+
+def _plain(graph: Graph, e: Any, x: list[Node]) -> Any:
+    if e.primitive.name == "add_any":
+        merged = _disjoint(graph, *x)
+        if merged is not None:
+            return merged
+    return graph.elementwise(PLAIN[e.primitive.name], *x)
+
+
+RULES.update(dict.fromkeys(PLAIN, _plain))
+
+
+def _disjoint(graph: Graph, a: Node, b: Node) -> Node | None:
+    """The sum of two arrays padded with zeros that do not overlap: gradients of parts of one vector."""
+    if a.op != "concat" or b.op != "concat" or a.params != b.params:
+        return None
+    axis, bounds = a.params, {0}
+    for n in (a, b):
+        bounds |= set(np.cumsum([p.shape[axis] for p in n.ins]).tolist())
+    places, parts = sorted(bounds), []
+    for low, high in itertools.pairwise(places):
+        starts = [low if d == axis else 0 for d in range(len(a.shape))]
+        stops = [high if d == axis else s for d, s in enumerate(a.shape)]
+        left, right = graph.slice(a, starts, stops), graph.slice(b, starts, stops)
+        if graph.splat(right) == 0:
+            parts.append(left)
+        elif graph.splat(left) == 0:
+            parts.append(right)
+        else:
+            return None
+    merged: list[Node] = []
+    for part in parts:
+        if merged and graph.splat(merged[-1]) == 0 and graph.splat(part) == 0:
+            shape = tuple(s + merged[-1].shape[axis] if d == axis else s for d, s in enumerate(part.shape))
+            merged[-1] = graph.bcast(graph.const(0, a.dtype), shape, ())
+        else:
+            merged.append(part)
+    return graph.concat(merged, axis)
+
+
+@rule("select_n")
+def _select(graph: Graph, e: Any, x: list[Node]) -> Any:
+    which, *cases = x
+    if is_key(e.outvars[0].aval) and which.shape:
+        which = graph.bcast(which, cases[0].shape, tuple(range(len(which.shape))))
+    if len(cases) == 1:
+        return cases[0]
+    if which.dtype != "b":
+        result = cases[0]
+        for k, case in enumerate(cases[1:], 1):
+            result = graph.elementwise("select", graph.elementwise("eq", which, graph.const(np.int32(k))), result, case)
+        return result
+    return graph.elementwise("select", which, *cases)
+
+
+@rule("clamp")
+def _clamp(graph: Graph, e: Any, x: list[Node]) -> Any:
+    return graph.elementwise("min", graph.elementwise("max", x[1], x[0]), x[2])
+
+
+@rule("square")
+def _square(graph: Graph, e: Any, x: list[Node]) -> Any:
+    return graph.elementwise("mul", x[0], x[0])
+
+
+@rule("integer_pow")
+def _integer_pow(graph: Graph, e: Any, x: list[Node]) -> Any:
+    y, base = e.params["y"], x[0]
+    one = graph.const(1, base.dtype)
+    if y == 0:
+        return graph.bcast(one, base.shape, ())
+    result, left = None, abs(y)
+    while left:
+        if left & 1:
+            result = base if result is None else graph.elementwise("mul", result, base)
+        left >>= 1
+        if left:
+            base = graph.elementwise("mul", base, base)
+    assert result is not None
+    return graph.elementwise("div", one, result) if y < 0 else result
+
+
+@rule("round")
+def _round(graph: Graph, e: Any, x: list[Node]) -> Any:
+    return graph.elementwise("round_even" if int(e.params["rounding_method"]) == 1 else "round_away", x[0])
+
+
+@rule("convert_element_type")
+def _convert(graph: Graph, e: Any, x: list[Node]) -> Any:
+    kind = letter(e.params["new_dtype"])
+    if kind == x[0].dtype:
+        return x[0]
+    if x[0].op == "const":
+        return graph.const(np.asarray(jax.lax.convert_element_type(x[0].value, DTYPES[kind])))
+    splat = graph.splat(x[0])
+    if splat is not None:
+        value = np.asarray(jax.lax.convert_element_type(splat, DTYPES[kind]))
+        return graph.bcast(graph.const(value), x[0].shape, ())
+    return graph.elementwise("convert", x[0], dtype=kind)
+
+
+@rule("bitcast_convert_type")
+def _bitcast(graph: Graph, e: Any, x: list[Node]) -> Any:
+    kind = letter(e.params["new_dtype"])
+    if "b" in (kind, x[0].dtype) and kind != x[0].dtype:
+        raise Unsupported("the bits of a truth value")
+    return x[0] if kind == x[0].dtype else graph.elementwise("bitcast", x[0], dtype=kind)
+
+
+# -- reductions and products
+
+
+def _reduction(graph: Graph, e: Any, x: list[Node]) -> Any:
+    return graph.reduce(e.primitive.name[7:], x[0], e.params["axes"])
+
+
+RULES.update(
+    dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"), _reduction)
+)
+
+
+@rule("argmax", "argmin")
+def _arg(graph: Graph, e: Any, x: list[Node]) -> Any:
+    (axis,) = e.params["axes"]
+    if letter(e.params["index_dtype"]) not in "iu":
+        raise Unsupported("this index dtype")
+    kind = letter(e.params["index_dtype"])
+    return graph.make("arg", x, out_shape(e), kind, (e.primitive.name[3:], axis))
+
+
+@rule("cumsum", "cumprod", "cummax", "cummin")
+def _cumulative(graph: Graph, e: Any, x: list[Node]) -> Any:
+    params = (e.primitive.name[3:], e.params["axis"], bool(e.params["reverse"]))
+    return graph.make("cumulative", x, x[0].shape, x[0].dtype, params)
+
+
+@rule("dot_general")
+def _dot(graph: Graph, e: Any, x: list[Node]) -> Any:
+    (left_sum, right_sum), (left_batch, right_batch) = e.params["dimension_numbers"]
+    left, right = x
+    left_free = [d for d in range(len(left.shape)) if d not in (*left_sum, *left_batch)]
+    right_free = [d for d in range(len(right.shape)) if d not in (*right_sum, *right_batch)]
+    space = [left.shape[d] for d in (*left_batch, *left_free)] + [right.shape[d] for d in right_free]
+    kept = len(space)
+    space += [left.shape[d] for d in left_sum]
+    place = {d: k for k, d in enumerate((*left_batch, *left_free))}
+    place.update({d: kept + k for k, d in enumerate(left_sum)})
+    other = {d: k for k, d in enumerate(right_batch)}
+    other.update({d: len(left_batch) + len(left_free) + k for k, d in enumerate(right_free)})
+    other.update({d: kept + k for k, d in enumerate(right_sum)})
+    a = graph.bcast(left, space, [place[d] for d in range(len(left.shape))])
+    b = graph.bcast(right, space, [other[d] for d in range(len(right.shape))])
+    product = graph.elementwise("mul", a, b)
+    if kept == len(space):
+        return product
+    # A sum along the last axis of what is larger is taken in parts, so that it runs over neighbours in memory.
+    larger, summed = (left, left_sum) if left.size >= right.size else (right, right_sum)
+    last = len(larger.shape) - 1 in summed and len(summed) == 1
+    return graph.reduce("sum", product, range(kept, len(space)), partial=last)

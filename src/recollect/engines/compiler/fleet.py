@@ -1,0 +1,111 @@
+"""Many runs of one compiled step: a run a vector lane, blocks of lanes over threads."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from recollect.engines.compiler.program import Layout, Memory, Program, aligned
+
+LANES = 16
+"""Runs in one block: the floats of a 512-bit vector, or two of 256."""
+
+
+def lanes_for(runs: int) -> int:
+    """The width that suits a number of runs; results are the same for any."""
+    return 1 if runs == 1 else LANES
+
+
+class Attached:
+    """A program with the buffers of its inputs, outputs and scratch space for one block of runs."""
+
+    def __init__(self, program: Program, memory: Memory):
+        self.program, self.memory = program, memory
+        lanes = () if program.lanes == 1 else (program.lanes,)
+        shared = program.shared
+        self.inputs = [
+            aligned(s if one else (*s, *lanes), k)
+            for s, k, one in zip(program.inputs.shapes, program.inputs.kinds, shared, strict=True)
+        ]
+        self.outputs = [
+            aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)
+        ]
+        self._scratch = [aligned((size,), "b") for size in program.emitted.scratch]
+        self._table = np.array([a.ctypes.data for a in (*self.inputs, *self.outputs, *self._scratch)], np.uintp)
+        self.pointers = (*memory.pointers, self._table.ctypes.data)
+
+    def advance(self, steps: int = 1) -> None:
+        """Take so many steps with the inputs as they are."""
+        self.program.run(*self.pointers, steps)
+
+
+class Fleet:
+    """The states of many runs, in blocks of lanes, and programs that move them.
+
+    Args:
+        layout: of one run's state.
+        runs: how many.
+        lanes: runs a block; the last block is filled up with copies of the last run.
+    """
+
+    def __init__(self, layout: Layout, runs: int, lanes: int | None = None):
+        self.layout, self.runs = layout, runs
+        self.lanes = lanes or lanes_for(runs)
+        self.blocks = [Memory(layout, self.lanes) for _ in range(-(-runs // self.lanes))]
+
+    def _block(self, x: np.ndarray, k: int) -> np.ndarray:
+        """The rows of one block, filled up with the last run's."""
+        rows = x[k * self.lanes : (k + 1) * self.lanes]
+        short = self.lanes - len(rows)
+        return np.concatenate([rows, np.repeat(rows[-1:], short, axis=0)]) if short else rows
+
+    def _spread(self, x: np.ndarray, k: int) -> np.ndarray:
+        rows = self._block(x, k)
+        return rows[0] if self.lanes == 1 else np.moveaxis(rows, 0, -1)
+
+    def load(self, tree: Any) -> None:
+        """Take over the states, with a leading axis over runs."""
+        for x, place in zip(self.layout.numbers(tree), range(len(self.layout.shapes)), strict=True):
+            for k, block in enumerate(self.blocks):
+                block.views()[place][...] = self._spread(x, k)
+
+    def unload(self) -> Any:
+        """A copy of the states, with a leading axis over runs."""
+        columns = zip(*(block.views() for block in self.blocks), strict=True)
+        return self.layout.wrap([self._gather(list(column)) for column in columns])
+
+    def _gather(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        if self.lanes == 1:
+            return np.stack(arrays)[: self.runs]
+        return np.concatenate([np.moveaxis(a, -1, 0) for a in arrays])[: self.runs]
+
+    def attach(self, program: Program, leaves: Sequence[Any] | None = None) -> list[Attached]:
+        """A program on every block, the leaves of its inputs set: shared ones alone, others with an axis over runs."""
+        attached = []
+        for k, block in enumerate(self.blocks):
+            one = Attached(program, block)
+            for array, x, shared in zip(one.inputs, leaves or (), program.shared, strict=leaves is not None):
+                array[...] = x if shared else self._spread(np.asarray(x), k)
+            attached.append(one)
+        return attached
+
+    def stacked(self, found: Sequence[Sequence[Sequence[np.ndarray]]]) -> list[np.ndarray]:
+        """Arrays by [block][time][leaf] as leaves [run, time, …]."""
+        leaves = []
+        for place in range(len(found[0][0])):
+            over_time = [np.stack([at[place] for at in block]) for block in found]
+            leaves.append(self._gather(over_time))
+        return leaves
+
+
+def over_blocks(work: Callable[[int], None], blocks: int, threads: int | None = None) -> None:
+    """Do something for each block, on as many threads as there are cores."""
+    threads = min(threads or len(os.sched_getaffinity(0)), blocks)
+    if threads <= 1:
+        for k in range(blocks):
+            work(k)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(blocks)))

@@ -1,0 +1,163 @@
+"""Emission of a plan: kernels that fill several arrays in one loop, and everything else in its own way."""
+
+import math
+from collections.abc import Callable
+
+from recollect.engines.compiler import affine
+from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.control import Control
+from recollect.engines.compiler.elements import Place
+from recollect.engines.compiler.graph import PARTS, Node
+from recollect.engines.compiler.nests import of_operands
+from recollect.engines.compiler.plan import (
+    Item,
+    Plan,
+)
+from recollect.engines.compiler.writer import Buffer, Value
+
+
+class Kernels(Control):
+    """Emits the items of a plan."""
+
+    def run(self, plan: Plan, targets: dict[int, Buffer]) -> None:
+        """Emit everything; ``targets``: where outputs go."""
+        before, self.plan, self.e.plan = getattr(self, "plan", None), plan, plan
+        places = dict(targets)
+        for o, v in plan.repairs.items():
+            places[v.id] = targets[o]
+        self.targets = places
+        for item in plan.items:
+            if item.space is not None:
+                self.kernel(item)
+            else:
+                self.special(item.nodes[0])
+            self.targets = places
+            self.plan, self.e.plan = plan, plan
+        if before is not None:
+            self.plan, self.e.plan = before, before
+
+    def kernel(self, item: Item) -> None:
+        """One loop that writes all members."""
+        w, space = self.w, item.space
+        assert space is not None
+        if not math.prod(space):
+            for n in item.nodes:
+                self.buffers[n.id] = self.place_for(n)
+            return
+        maps = [n for n in item.nodes if n.op != "reduce"]
+        totals = [n for n in item.nodes if n.op == "reduce"]
+        buffers = {n.id: self.place_for(n) for n in maps}
+
+        def trace(at: Place) -> list[tuple[Index, bool]]:
+            inputs = [(n, at) for n in maps]
+            found = self.accesses(inputs)
+            for n in totals:
+                found += self.accesses([(of_operands(n), at)])
+            return found
+
+        groups = self.merged(space, trace)
+        sizes = [math.prod(space[d] for d in g) for g in groups]
+        single = w.lanes == 1
+        vector = single and sizes[-1] >= 4
+        partial = [n for n in totals if n.params[2]]
+        apart = []  # sums whose order needs another loop, after this one: they may read what it stores
+        if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0)):
+            apart = partial
+            totals = [n for n in totals if n not in partial]
+        slots = {n.id: (w.slot(n.dtype, vector or not single), self._neutral(n)) for n in totals}
+        for slot, neutral in slots.values():
+            w.put(slot, w.widen(neutral) if vector or not single else neutral)
+
+        def body(variables: list[Index]) -> None:
+            at = self.spread(space, groups, variables)
+            values = []
+            for n in item.nodes:
+                if n.id in buffers:
+                    value = self.e.compute(n, at)
+                    w.scope.known[(n.id, at)] = value
+                    values.append((n, value))
+                elif n.id in slots:
+                    slot = slots[n.id][0]
+                    old = w.get(slot, n.dtype, vector or not single)
+                    new = self.accumulate(n, old, at)
+                    if w.scope.mask:
+                        new = w.choose(Value(w.scope.mask, "b", True), new, old)
+                    w.put(slot, w.widen(new) if old.wide else new)
+            for n, value in values:
+                w.store(buffers[n.id], affine.linear(space, at), value)
+
+        cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
+        if not maps and not totals:
+            pass
+        elif vector:
+            self.vector_loops(sizes, body)
+        else:
+            self.loops(sizes, body, cost)
+        for n in maps:
+            self.buffers[n.id] = buffers[n.id]
+        for n in totals:
+            result = w.get(slots[n.id][0], n.dtype, vector or not single)
+            if vector:
+                result = w.fold(result, lambda a, b, n=n: self.f.combine(n.params[0], a, b))
+            self.scalars[n.id] = result
+        for n in apart:
+            self.scalars[n.id] = self.reduce_at(n, ())
+
+    def special(self, n: Node) -> None:
+        """An item that is not a kernel."""
+        if n.id in self.plan.repairs:
+            self.repair(n)
+        elif n.op == "reduce":
+            self.reduction(n)
+        elif n.op in STORED_BY:
+            STORED_BY[n.op](self, n)
+        else:
+            self.scalars[n.id] = self.e.compute(n, ())
+
+    def repair(self, o: Node) -> None:
+        """What an output is where it is not the likely value that lies in its place already."""
+        w, likely = self.w, self.plan.repairs[o.id]
+        buffer = self.buffers[likely.id]
+
+        def right(n: Node) -> Value | None:
+            """Whether the choice falls on the likely value."""
+            if n is likely:
+                return w.const("b", True)
+            if n.op != "select":
+                return None
+            for side, flip in ((2, False), (1, True)):
+                rest = right(n.ins[side])
+                if rest is not None:
+                    p = self.e.at(n.ins[0], (affine.ZERO,) * len(n.shape))
+                    p = w.do("xor", p, w.const("b", True)) if flip else p
+                    return w.do("and", p, rest)
+            return None
+
+        usual = right(o)
+        assert usual is not None
+        wrong = w.new(f"xor i1 {w.all(usual)}, true")
+
+        def body(variables: list[Index]) -> None:
+            at = tuple(variables)
+            w.store(buffer, affine.linear(o.shape, at), self.e.compute(o, at))
+
+        with w.branch(wrong):
+            if w.lanes == 1 and o.shape[-1] >= 4:
+                self.vector_loops(o.shape, body)
+            else:
+                self.loops(o.shape, body, 20)
+        self.buffers[o.id] = buffer
+
+
+STORED_BY: dict[str, Callable[[Kernels, Node], None]] = {
+    "concat": Kernels.concat,
+    "cumulative": Kernels.cumulative,
+    "arg": Kernels.arg,
+    "scatter_many": Kernels.scatter_many,
+    "update_many": Kernels.update_many,
+    "scatter_in_place": Kernels.scatter_many,
+    "update_in_place": Kernels.update_many,
+    "sort": Kernels.sort,
+    "part": Kernels.part,
+    "loop": Kernels.program_loop,
+}

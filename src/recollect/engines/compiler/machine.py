@@ -1,0 +1,63 @@
+"""LLVM: text to optimised machine code in this process, or to an object file and back."""
+
+import ctypes
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from recollect.engines.compiler import cache
+
+SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+def machine(level: int = 2) -> Any:
+    """The processor that this runs on, as LLVM sees it; a new one each time, since an engine takes it over."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=level, jit=True)
+
+
+def is_x86() -> bool:
+    """Whether the processor has SSE's mode register."""
+    return llvm.get_process_triple().startswith(("x86_64", "i686"))
+
+
+def optimise(text: str, level: int = 1) -> Any:
+    """A module after LLVM's passes; what is vectorised or unrolled was so decided before."""
+    module = llvm.parse_assembly(text)
+    module.triple = llvm.get_process_triple()
+    target = machine()
+    module.data_layout = str(target.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    passes = llvm.create_pass_builder(target, options)
+    passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def object_code(module: Any) -> bytes:
+    """A module as an object file."""
+    return machine().emit_object(module)
+
+
+def compiled(text: str) -> bytes:
+    """Object code of LLVM's text, from the disk where it was compiled before."""
+    key = f"{text}\n{llvm.get_host_cpu_name()}\n{llvm.get_host_cpu_features().flatten()}\n{llvm.llvm_version_info}"
+    found = cache.get(key)
+    if found is None:
+        found = object_code(optimise(text))
+        cache.put(key, found)
+    return found
+
+
+class Loaded:
+    """Machine code in this process; ``run`` is its entry."""
+
+    def __init__(self, code: bytes):
+        self._module = llvm.parse_assembly("")
+        self._engine = llvm.create_mcjit_compiler(self._module, machine())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        self.run = SIGNATURE(self._engine.get_function_address("run"))

@@ -1,0 +1,209 @@
+"""Loop nests: which axes are run through as one, along which one vectors lie, what is written out."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from recollect.engines.compiler import affine
+from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.elements import Elements, Place, source
+from recollect.engines.compiler.graph import VIEWS, Node, node
+from recollect.engines.compiler.plan import (
+    OPAQUE,
+    Plan,
+    same_places,
+)
+from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
+
+UNROLL = {"lanes": 100, "single": 8}
+"""Instructions of a loop's body that is written out several times rather than looped over, about."""
+
+SMALL = 4096
+"""Bytes of an array of one step that lies on the stack; larger ones are in the scratch space."""
+
+
+class Nests:
+    """Memory and loops that everything else is made of."""
+
+    def __init__(self, writer: Writer):
+        self.w = writer
+        self.buffers: dict[int, Buffer] = {}
+        self.scalars: dict[int, Value] = {}
+        self.e = Elements(writer, self.buffers, self.scalars)
+        self.targets: dict[int, Buffer] = {}
+        self.f = self.e.f
+        self.scratch: list[tuple[str, int]] = []  # pointer and bytes of arrays outside the stack
+        self.several: dict[int, list[Buffer]] = {}  # the results of a sort or a loop
+        self.going: Value | None = None  # in a loop that not all lanes are in: those that are
+        self.plan: Plan
+
+    def allocate(self, size: int, kind: str) -> Buffer:
+        """Memory for an array of this step."""
+        lanes = self.w.lanes > 1
+        count = max(1, size) * self.w.lanes
+        name = f"%b{self.w.serial()}"
+        width = 1 if kind == "b" else 4
+        if count * width > SMALL * (VECTOR if lanes else 1):
+            self.scratch.append((name, count * width))
+        else:
+            padded = count + (VECTOR if not lanes else 0)
+            self.w.allocas.append(f"  {name} = alloca [{padded} x {STORED[kind]}], align 64")
+        return Buffer(name, kind, lanes)
+
+    def place_for(self, n: Node) -> Buffer:
+        """The buffer a stored node is written to."""
+        return self.targets.get(n.id) or self.allocate(n.size, n.dtype)
+
+    def accesses(self, nodes: Sequence[tuple[Node, Place]]) -> list[tuple[Index, bool]]:
+        """The places in memory that elements read, and whether each is computed (so that axes must stay apart)."""
+        found: list[tuple[Index, bool]] = []
+        seen: set[tuple[int, Place]] = set()
+        members = {n.id for n, _ in nodes}
+
+        def visit(n: Node, at: Place) -> None:
+            if (n.id, at) in seen or n.shape == ():
+                return
+            seen.add((n.id, at))
+            if n.op == "const" or n.id in self.buffers or (self.plan.stored.get(n.id) and n.id not in members):
+                if n.op != "const" or n.size > 1:
+                    found.append((affine.linear(n.shape, at), False))
+                return
+            inside(n, at)
+
+        def inside(n: Node, at: Place) -> None:
+            if n.op == "reshape" and not same_places(n):
+                found.append((affine.linear(n.shape, at), False))
+            elif n.op in VIEWS:
+                visit(n.ins[0], source(n, at))
+            elif n.op == "reduce":
+                inner = self._inner(n, at, [affine.ZERO] * len(n.params[1]))
+                for i in n.ins:
+                    visit(i, inner)
+            elif n.op in OPAQUE:
+                found.extend((i, True) for i in at)
+                if n.op in ("scatter", "dynamic_update_slice"):
+                    visit(n.ins[0], at)
+            else:
+                for i in n.ins:
+                    visit(i, at)
+
+        for n, at in nodes:
+            inside(n, at)
+        return found
+
+    def merged(self, shape: Sequence[int], trace: Callable[[Place], list[tuple[Index, bool]]]) -> list[tuple[int, ...]]:
+        """Neighbouring axes that every access runs through as one: groups of axes, outermost first."""
+        names = [f"%axis{d}" for d in range(len(shape))]
+        found = trace(tuple(affine.variable(v) for v in names))
+        groups: list[tuple[int, ...]] = []
+        for d in range(len(shape)):
+            last = next((k for k in reversed(groups[-1]) if shape[k] > 1), groups[-1][-1]) if groups else None
+            if last is not None and self._joins(found, names, shape, last, d):
+                groups[-1] = (*groups[-1], d)
+            else:
+                groups.append((d,))
+        return groups
+
+    def _joins(self, found: list, names: list[str], shape: Sequence[int], a: int, b: int) -> bool:
+        if shape[a] == 1 or shape[b] == 1:
+            return True
+        for place, computed in found:
+            outer, inner = affine.factor(place, names[a]), affine.factor(place, names[b])
+            if outer != inner * shape[b] or (computed and (outer or inner)):
+                return False
+        return True
+
+    @staticmethod
+    def spread(shape: Sequence[int], groups: Sequence[tuple[int, ...]], variables: Sequence[Index]) -> Place:
+        """Places of all axes from one variable a group: its last long axis carries it all."""
+        at = [affine.ZERO] * len(shape)
+        for group, v in zip(groups, variables, strict=True):
+            carrier = next((d for d in reversed(group) if shape[d] > 1), group[-1])
+            at[carrier] = v
+        return tuple(at)
+
+    def vector_loops(
+        self, sizes: Sequence[int], body: Callable[[list[Index]], None], outer: list[Index] | None = None
+    ) -> None:
+        """Loops over all but the last size, and vectors along it, the last of them masked."""
+        w, variables = self.w, list(outer or [])
+        if len(variables) < len(sizes) - 1:
+            with w.loop(sizes[len(variables)]) as i:
+                self.vector_loops(sizes, body, [*variables, i])
+            return
+        count = sizes[-1]
+        whole = count - count % VECTOR
+        if whole:
+            with w.loop(whole, VECTOR, vector=True) as i:
+                body([*variables, i])
+        if count % VECTOR:
+            with w.loop(1, vector=True, mask=ramp_mask(VECTOR, count % VECTOR)) as i:
+                body([*variables, affine.add(i, affine.number(whole))])
+
+    def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
+        """Loops over all sizes; small inner ones are written out."""
+        limit = UNROLL["lanes" if self.w.lanes > 1 else "single"]
+        total = math.prod(sizes)
+        if total == 1 or (total <= 16 and total * cost <= limit):
+            self._written_out(sizes, [], body)
+            return
+        cut, inner = len(sizes), 1
+        while cut > 1 and inner * sizes[cut - 1] <= 16 and inner * sizes[cut - 1] * cost <= limit:
+            cut -= 1
+            inner *= sizes[cut]
+        chunk = 1
+        if inner == 1:
+            last = sizes[cut - 1]
+            chunk = next((c for c in (8, 7, 6, 5, 4, 3, 2) if last % c == 0 and c < last and c * cost <= limit), 1)
+        self._nested(list(sizes), cut, chunk, [], body)
+
+    def _nested(self, sizes: list[int], cut: int, chunk: int, done: list[Index], body: Callable) -> None:
+        d = len(done)
+        if d == cut:
+            self._written_out(sizes[cut:], done, body)
+            return
+        step = chunk if d == cut - 1 else 1
+        with self.w.loop(sizes[d], step) as i:
+            for c in range(step):
+                self._nested(sizes, cut, chunk, [*done, affine.add(i, affine.number(c))], body)
+
+    def _written_out(self, sizes: Sequence[int], done: list[Index], body: Callable) -> None:
+        if not sizes:
+            body(done)
+            return
+        for k in range(sizes[0]):
+            self._written_out(sizes[1:], [*done, affine.number(k)], body)
+
+    def fill(self, buffer: Buffer, n: Node) -> None:
+        """Copy all elements of a node into memory."""
+        body = lambda v: self.w.store(buffer, affine.linear(n.shape, v), self.e.at(n, tuple(v)))  # noqa: E731
+        if n.shape == ():
+            self.w.store(buffer, affine.ZERO, self.e.at(n, ()))
+        elif self.w.lanes == 1 and n.shape[-1] >= 4:
+            self.vector_loops(n.shape, body)
+        elif n.size:
+            self.loops(n.shape, body, self.plan.cost.get(n.id, 1.0) + 1)
+
+    def _copy(self, start: Buffer, end: Buffer, size: int) -> None:
+        body = lambda v: self.w.store(end, v[0], self.w.load(start, v[0]))  # noqa: E731
+        if self.w.lanes == 1 and size >= 4:
+            self.vector_loops([size], body)
+        elif size:
+            self.loops([size], body, 2)
+
+    def _inner(self, n: Node, at: Place, along: Sequence[Index]) -> Place:
+        kept, summed = iter(at), iter(along)
+        axes = n.params[1]
+        return tuple(next(summed) if d in axes else next(kept) for d in range(len(n.ins[0].shape)))
+
+    def _trace(self, n: Node, at: Place) -> list[tuple[Index, bool]]:
+        return self.accesses([(use_of(n), at)])
+
+
+def of_operands(n: Node) -> Node:
+    """Stands in for a reduction where only the places of its operands' elements count."""
+    return node("sum", n.ins, n.shape, n.dtype, (n.params[0], (), False))
+
+
+def use_of(n: Node) -> Node:
+    """Stands in for whatever reads an element of ``n``."""
+    return node("use", (n,), n.shape, n.dtype)

@@ -1,0 +1,422 @@
+"""Which values lie in memory, which are computed where they are used, and in what order memory is filled.
+
+The graph is first rewritten with fused multiply-adds. Then each node is either *stored* (scalars in a register) or
+computed again wherever an element of it is needed; a cost model decides. Stored arrays become kernels: loops over one
+index space that write several arrays and take several reductions at once.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+from recollect.engines.compiler.functions import COST
+from recollect.engines.compiler.graph import PARTS, VIEWS, Graph, Node
+
+STORED_OPS = frozenset(
+    {"concat", "cumulative", "arg", "loop", "sort", "part", "scatter_many", "update_many"}
+    | {"scatter_in_place", "update_in_place"}
+)
+"""Operations whose results always lie in memory."""
+
+OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"})
+"""Operations at computed places, computed element by element."""
+
+RECOMPUTE = 30
+"""An element is stored rather than computed again if that would cost more instructions than this."""
+
+FEW_ROWS = 4
+"""A scatter to at most so many places is a choice in each element, one to more of them writes to those places."""
+
+
+def base(n: Node) -> Node:
+    """What a broadcast is of."""
+    while n.op == "bcast":
+        n = n.ins[0]
+    return n
+
+
+def same_places(n: Node) -> bool:
+    """Whether a reshape only adds or drops axes of length 1."""
+    return [s for s in n.shape if s > 1] == [s for s in n.ins[0].shape if s > 1]
+
+
+def contract(graph: Graph, outs: Sequence[Node]) -> list[Node]:
+    """The same outputs with a·b + c as one operation where the product has no other use, and nothing unused."""
+    order = reachable(outs)
+    uses: dict[int, int] = {}
+    for n in order:
+        for i in n.ins:
+            uses[i.id] = uses.get(i.id, 0) + 1
+    for n in outs:
+        uses[n.id] = uses.get(n.id, 0) + 1
+    new: dict[int, Node] = {}
+
+    def product(n: Node) -> tuple[Node, Node] | None:
+        return (new[n.ins[0].id], new[n.ins[1].id]) if n.op == "mul" and n.dtype == "f" and uses[n.id] == 1 else None
+
+    for n in order:
+        ins = [new[i.id] for i in n.ins]
+        if n.op in ("leaf", "const"):
+            new[n.id] = n
+            continue
+        made = None
+        if n.op in ("add", "sub") and n.dtype == "f":
+            left, right = product(n.ins[0]), product(n.ins[1])
+            if left:
+                other = ins[1] if n.op == "add" else graph.elementwise("neg", ins[1])
+                made = graph.elementwise("fma", *left, other)
+            elif right:
+                first = right[0] if n.op == "add" else graph.elementwise("neg", right[0])
+                made = graph.elementwise("fma", first, right[1], ins[0])
+        elif n.op == "reduce" and n.params[0] == "sum" and n.dtype == "f":
+            pair = product(n.ins[0])
+            if pair:
+                made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
+        if n.op == "scatter" and (_rows(n) > FEW_ROWS or _wide_window(n)):
+            made = graph.make("scatter_many", ins, n.shape, n.dtype, n.params)
+        if n.op == "dynamic_update_slice":
+            update = n.ins[1]
+            if any(1 < u < s for u, s in zip(update.shape, n.shape, strict=True)):
+                made = graph.make("update_many", ins, n.shape, n.dtype, n.params)
+        new[n.id] = made or graph.make(n.op, ins, n.shape, n.dtype, n.params)
+    return [new[n.id] for n in outs]
+
+
+def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) -> list[Node]:
+    """Outputs that change a few places of a state's array which nothing else reads: only those places are written."""
+    uses: dict[int, int] = {}
+    for n in reachable(outs):
+        for i in n.ins:
+            uses[i.id] = uses.get(i.id, 0) + 1
+    for n in outs:
+        uses[n.id] = uses.get(n.id, 0) + 1
+    new = list(outs)
+    kinds = {"scatter": "scatter", "scatter_many": "scatter", "dynamic_update_slice": "update", "update_many": "update"}
+    for k, (leaf, o) in enumerate(zip(state, outs, strict=False)):
+        if o.op in kinds and o.ins[0] is leaf and uses[leaf.id] == 1 and uses[o.id] == 1:
+            new[k] = graph.make(f"{kinds[o.op]}_in_place", o.ins, o.shape, o.dtype, o.params)
+    return new
+
+
+def replaced_in_place(state: Sequence[Node], outs: Sequence[Node]) -> list[bool]:
+    """Which outputs may be written over the state they replace: each of its elements is read once, for that output.
+
+    ``outs`` may be more than the state; the state's own come first.
+    """
+    users: dict[int, list[Node]] = {}
+    for n in reachable(outs):
+        for i in n.ins:
+            users.setdefault(i.id, []).append(n)
+    wanted = [n.id for n in outs]
+
+    def only(leaf: Node, o: Node) -> bool:
+        n = leaf
+        while n is not o:
+            readers = users.get(n.id, [])
+            if len(readers) != 1 or n.id in wanted:
+                return False
+            n = readers[0]
+            if n.op in VIEWS or n.op in STORED_OPS or n.op in OPAQUE or n.op == "reduce" or n.shape != leaf.shape:
+                return False
+        return o.op != "select" and wanted.count(o.id) == 1 and o is not leaf
+
+    return [leaf.shape != () and only(leaf, o) for leaf, o in zip(state, outs, strict=False)]
+
+
+def _rows(n: Node) -> int:
+    """To how many places of one array a scatter writes."""
+    batch = n.params[6]
+    return math.prod(s for d, s in enumerate(n.ins[1].shape[:-1]) if d not in batch)
+
+
+def _wide_window(n: Node) -> bool:
+    """Whether a scatter's windows are part of an axis, more than one element of it."""
+    kind, window, inserted, places, _, batch, _ = n.params
+    update = n.ins[2]
+    axes = [d for d in range(len(n.shape)) if d not in (*inserted, *batch)]
+    if kind not in ("set", "add"):
+        return True
+    return any(d in places and update.shape[w] > 1 for d, w in zip(axes, window, strict=True))
+
+
+def reachable(outs: Sequence[Node]) -> list[Node]:
+    """All nodes that the outputs need, inputs first."""
+    seen: dict[int, Node] = {}
+    stack = list(outs)
+    while stack:
+        n = stack.pop()
+        if n.id not in seen:
+            seen[n.id] = n
+            stack += n.ins
+    order, done = [], set()
+    for root in sorted(seen.values(), key=lambda n: n.id):
+        todo = [(root, False)]
+        while todo:
+            n, back = todo.pop()
+            if back:
+                order.append(n)
+            elif n.id not in done:
+                done.add(n.id)
+                todo.append((n, True))
+                todo += [(i, False) for i in n.ins if i.id not in done]
+    return order
+
+
+@dataclasses.dataclass
+class Item:
+    """One thing to emit: a kernel (a loop over ``space`` with all its members), or one node that has its own way."""
+
+    nodes: list[Node]
+    space: tuple[int, ...] | None = None  # of a kernel
+
+
+class Plan:
+    """What is stored, and the order of emission.
+
+    Args:
+        outs: output nodes; arrays among them are stored.
+        lanes: runs in vector lanes, or 1.
+    """
+
+    def __init__(self, outs: Sequence[Node], lanes: int):
+        self.outs, self.lanes = list(outs), lanes
+        self.order = reachable(outs)
+        self.rank = {n.id: k for k, n in enumerate(self.order)}
+        self.users: dict[int, list[Node]] = {n.id: [] for n in self.order}
+        for n in self.order:
+            for i in n.ins:
+                self.users[i.id].append(n)
+        self.stored: dict[int, bool] = {}
+        self.cost: dict[int, float] = {}
+        self.repairs: dict[int, Node] = {}  # output -> what is written in its place first
+        self._decide()
+        self._find_repairs()
+        self.items = list(self._schedule())
+
+    # -- what is stored
+
+    def is_stored(self, n: Node) -> bool:
+        """Whether a node has a place in memory or a register of its own."""
+        return self.stored[n.id]
+
+    def _needs_address(self, n: Node) -> Node | None:
+        """The node that must be in memory so that places of ``n`` can be computed; None if it is."""
+        while n.op == "reshape":
+            n = n.ins[0]
+        return None if n.op in ("leaf", "const") else n
+
+    def _decide(self) -> None:
+        fixed: dict[int, bool] = {}
+        for n in self.order:
+            scalar = n.shape == () and n.op not in VIEWS
+            fixed[n.id] = n.op not in ("const", "leaf") and (scalar or n.op in STORED_OPS)
+            if n.op == "reduce" and self.lanes == 1:
+                fixed[n.id] = True
+        for n in self.order:
+            needy: tuple[Node, ...] = ()
+            if n.op in ("gather", "dynamic_slice"):
+                needy = n.ins[:1]
+            elif (n.op == "reshape" and not same_places(n)) or n.op in ("loop", "sort"):
+                needy = n.ins
+            for i in needy:
+                m = self._needs_address(i)
+                if m is not None and (m.shape != () or m.op not in VIEWS):
+                    fixed[m.id] = True
+        for n in self.outs:
+            if n.op not in ("const", "leaf"):
+                fixed[n.id] = True
+        self.stored = dict(fixed)
+        for _ in range(3):
+            evaluations = self._evaluations()
+            self._costs()
+            for n in self.order:
+                if fixed[n.id] or n.op in ("const", "leaf") or n.op in VIEWS:
+                    continue
+                times = evaluations[n.id] / max(1, n.size)
+                again = (times - 1) * self.cost[n.id] if times > 1.001 else 0.0
+                heavy = COST.get(n.op, 1) >= 5 or n.op in ("reduce", "gather", "dynamic_slice")
+                self.stored[n.id] = bool(again > (0 if heavy else RECOMPUTE))
+
+    def _evaluations(self) -> dict[int, float]:
+        """How many elements of each node are computed, if what is stored is computed once."""
+        count = {n.id: 0.0 for n in self.order}
+        for n in self.outs:
+            count[n.id] += n.size
+        for n in reversed(self.order):
+            each = float(n.size) if self.stored[n.id] else count[n.id]
+            if n.op == "reduce":
+                each *= n.ins[0].size / max(1, n.size)
+            elif n.op in ("cumulative", "arg"):
+                each = n.ins[0].size
+            for k, i in enumerate(n.ins):
+                if n.op == "concat" or n.op in STORED_OPS - {"cumulative", "arg"}:
+                    count[i.id] += i.size
+                elif n.op == "dynamic_slice" and k == 0:
+                    count[i.id] += 0
+                else:
+                    count[i.id] += each
+        return count
+
+    def _costs(self) -> None:
+        self.cost = {}
+        for n in self.order:
+            own = 0.0 if n.op in VIEWS or n.op == "const" else 1.0 if n.op == "leaf" else COST.get(n.op, 1.0)
+            inputs = sum((0.0 if i.shape == () else 1.0) if self.stored[i.id] else self.cost[i.id] for i in n.ins)
+            many = n.ins[0].size / max(1, n.size) if n.op == "reduce" else 1.0
+            self.cost[n.id] = (own + inputs) * many
+
+    # -- outputs that are seldom something else than what is written first
+
+    def _find_repairs(self) -> None:
+        """Outputs that choose, by scalar predicates, between a value that is stored anyway and something rarer.
+
+        The value is written to the output's place, and what another choice asks for is put right under a branch: so a
+        guard against updates that are not finite costs nothing while they are.
+        """
+        taken: set[int] = set()
+        outputs: dict[int, int] = {}
+        for n in self.outs:
+            outputs[n.id] = outputs.get(n.id, 0) + 1
+        for o in self.outs:
+            if o.op != "select" or o.shape == () or outputs[o.id] > 1:
+                continue
+            v = self._likely(o)
+            if v is None or v.id in taken or v.id in outputs:
+                continue
+            readers = {r.id: r for r in self._readers(v)}
+            if all(self.rank[r] <= self.rank[o.id] for r in readers):
+                taken.add(v.id)
+                self.repairs[o.id] = v
+                self.stored[v.id] = True
+
+    def _likely(self, n: Node) -> Node | None:
+        """Of nested choices by scalars, the end that others read, too."""
+        if n.op != "select":
+            plain = n.op in ("const", "leaf") or n.op in VIEWS
+            return n if not plain and len(self.users[n.id]) > 1 else None
+        if base(n.ins[0]).shape != ():
+            return None
+        for side in (2, 1):
+            inner = n.ins[side]
+            if inner.op == "select" and len(self.users[inner.id]) > 1:
+                continue
+            found = self._likely(inner)
+            if found is not None:
+                return found
+        return None
+
+    def _readers(self, n: Node) -> Iterator[Node]:
+        """Stored nodes that an element of ``n`` goes into."""
+        for u in self.users[n.id]:
+            if self.stored[u.id]:
+                yield u
+            else:
+                yield from self._readers(u)
+
+    # -- order
+
+    def needs(self, n: Node) -> dict[int, tuple[Node, bool]]:
+        """The stored nodes that computing ``n`` reads, and whether each is read only at the same place as written."""
+        found: dict[int, tuple[Node, bool]] = {}
+        seen: set[tuple[int, bool]] = set()
+
+        def visit(m: Node, same: bool) -> None:
+            if (m.id, same) in seen:
+                return
+            seen.add((m.id, same))
+            if m.op in ("leaf", "const"):
+                return
+            if self.stored[m.id]:
+                found[m.id] = (m, same and found.get(m.id, (m, True))[1])
+                return
+            inner(m, same)
+
+        def inner(m: Node, same: bool) -> None:
+            for k, i in enumerate(m.ins):
+                keeps = m.op not in VIEWS and m.op not in STORED_OPS and m.op != "reduce"
+                if m.op in OPAQUE:
+                    keeps = k == 0 and m.op in ("scatter", "dynamic_update_slice")
+                visit(i, same and keeps)
+
+        if n.op == "reduce":
+            for i in n.ins:
+                visit(i, self.is_total(n))
+        else:
+            inner(n, True)
+        return found
+
+    def is_total(self, n: Node) -> bool:
+        """Whether a reduction is over all axes and may share a loop with what it reads."""
+        if n.op != "reduce" or n.shape != () or n.ins[0].size > (1 << 24):
+            return False
+        _, _, partial = n.params
+        ordered = n.dtype == "f" and n.params[0] in ("sum", "prod")
+        if self.lanes > 1:
+            return not partial
+        return partial or (not ordered and n.ins[0].size >= 4)
+
+    def space(self, n: Node) -> tuple[int, ...] | None:
+        """The loop that a node is computed in, or None if it has its own way."""
+        if n.op in STORED_OPS or n.id in self.repairs:
+            return None
+        if n.op == "reduce":
+            return n.ins[0].shape if self.is_total(n) else None
+        return n.shape if n.shape != () else None
+
+    def _schedule(self) -> list[Item]:
+        items: list[Item] = []
+        at: dict[int, int] = {}
+        touches: list[set[int]] = []
+        later: list[Node] = []
+        for n in self.order:
+            if not self.stored[n.id]:
+                continue
+            if n.id in self.repairs:
+                later.append(n)
+                if not self.users[n.id]:
+                    continue
+                later.pop()
+            space, needs = self.space(n), self.needs(n)
+            if space is None:
+                items.append(Item([n]))
+                touches.append(set())
+                at[n.id] = len(items) - 1
+                continue
+            ready, reads = 0, self._reads(n)
+            for m, same in needs.values():
+                fused = same and items[at[m.id]].space == space and m.op != "reduce"
+                ready = max(ready, at[m.id] + (0 if fused else 1))
+            place = next(
+                (k for k in range(ready, len(items)) if items[k].space == space and touches[k] & (reads | set(needs))),
+                None,
+            )
+            if place is None:
+                items.append(Item([n], space))
+                touches.append(set())
+                place = len(items) - 1
+            else:
+                items[place].nodes.append(n)
+            touches[place] |= reads | {n.id}
+            at[n.id] = place
+        items += [Item([n]) for n in later]
+        return items
+
+    def _reads(self, n: Node) -> set[int]:
+        """Leaves and stored arrays among what an element needs."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        stack = list(n.ins)
+        while stack:
+            m = stack.pop()
+            if m.id in seen:
+                continue
+            seen.add(m.id)
+            if m.op == "leaf" or (m.op != "const" and self.stored[m.id]):
+                if m.shape != ():
+                    found.add(m.id)
+            else:
+                stack += m.ins
+        return found
+
+
+__all__ = ["OPAQUE", "PARTS", "Item", "Plan", "base", "contract", "reachable", "same_places"]

@@ -1,0 +1,241 @@
+"""`compile`: a step as a native function, and the memory that its state lives in."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from recollect.engines.compiler import machine
+from recollect.engines.compiler.emission import Emitted, emit, with_mode
+from recollect.engines.compiler.graph import DTYPES, Graph, letter
+from recollect.engines.compiler.primitives import convert
+from recollect.engines.compiler.rules import is_key
+
+ALIGN = 64
+SPARE = 64
+"""Bytes after each array, so that its last vector lies in memory of its own."""
+
+
+def aligned(shape: Sequence[int], kind: str) -> np.ndarray:
+    """Zeros that start at a multiple of 64 bytes."""
+    dtype = DTYPES[kind]
+    count = math.prod(shape) * dtype.itemsize
+    raw = np.zeros(count + ALIGN + SPARE, np.uint8)
+    start = -raw.ctypes.data % ALIGN
+    return raw[start : start + count].view(dtype).reshape(tuple(shape))
+
+
+class Layout:
+    """A pytree of arrays as leaves of one run: shapes, kinds, and which leaves are random keys."""
+
+    def __init__(self, tree: Any):
+        leaves, self.tree = jax.tree.flatten(tree)
+        self.keys = [
+            getattr(leaf, "dtype", None) if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves
+        ]
+        raw = [self._abstract(leaf) for leaf in leaves]
+        self.shapes = [tuple(a.shape) for a in raw]
+        self.kinds = [letter(a.dtype) for a in raw]
+
+    @staticmethod
+    def _abstract(leaf: Any) -> Any:
+        if hasattr(leaf, "dtype") and is_key(leaf):
+            return jax.eval_shape(jax.random.key_data, leaf)
+        return jax.eval_shape(jax.numpy.asarray, leaf)
+
+    def numbers(self, tree: Any) -> list[np.ndarray]:
+        """The leaves of a pytree of this form as arrays of numbers."""
+        leaves, found = jax.tree.flatten(tree)
+        if found != self.tree:
+            raise ValueError(f"expected a pytree like {self.tree}, got {found}")
+        return [
+            np.asarray(jax.random.key_data(x) if k is not None else x) for x, k in zip(leaves, self.keys, strict=True)
+        ]
+
+    def wrap(self, leaves: Sequence[Any]) -> Any:
+        """The pytree of traced or concrete leaves, keys as keys."""
+        made = [
+            x if k is None else jax.random.wrap_key_data(x, impl=k._impl)  # type: ignore[attr-defined]
+            for x, k in zip(leaves, self.keys, strict=True)
+        ]
+        return jax.tree.unflatten(self.tree, made)
+
+    def specs(self) -> list[jax.ShapeDtypeStruct]:
+        """What JAX traces with."""
+        return [jax.ShapeDtypeStruct(s, DTYPES[k]) for s, k in zip(self.shapes, self.kinds, strict=True)]
+
+
+def _unkeyed(tree: Any) -> list[Any]:
+    return [jax.random.key_data(x) if is_key(x) else x for x in map(jax.numpy.asarray, jax.tree.leaves(tree))]
+
+
+class Step:
+    """A step as a graph: ``function(state, *inputs) -> (state, outputs)``, traced once, for any number of lanes.
+
+    Raises:
+        Unsupported: for a primitive or a dtype that cannot be compiled, with its line.
+    """
+
+    def __init__(self, function: Callable[..., Any], state: Any, inputs: Sequence[Any] = ()):
+        start = time.perf_counter()
+        self.state, self.inputs = Layout(state), Layout(tuple(inputs))
+        count = len(self.state.shapes)
+        out_tree: list[Any] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            new, outputs = function(self.state.wrap(leaves[:count]), *self.inputs.wrap(leaves[count:]))
+            if (found := jax.tree.structure(new)) != self.state.tree:
+                raise ValueError(f"the step must return a state like the one it gets: {self.state.tree}, got {found}")
+            out_tree.append(jax.eval_shape(lambda: outputs))
+            return [*_unkeyed(new), *_unkeyed(outputs)]
+
+        closed = jax.make_jaxpr(flat)(*self.state.specs(), *self.inputs.specs())
+        self.outputs = Layout(out_tree[0])
+        before = zip(self.state.shapes, self.state.kinds, strict=True)
+        for k, (aval, (shape, kind)) in enumerate(zip(closed.out_avals[:count], before, strict=True)):
+            if tuple(aval.shape) != shape or letter(aval.dtype) != kind:
+                was = f"{DTYPES[kind]}{list(shape)}"
+                raise ValueError(f"leaf {k} of the state is {was} before the step and {aval.str_short()} after")
+        traced = time.perf_counter()
+        self.graph = Graph()
+        shapes, kinds = [*self.state.shapes, *self.inputs.shapes], [*self.state.kinds, *self.inputs.kinds]
+        self.leaves = [
+            self.graph.make("leaf", (), shape, kind, k)
+            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
+        ]
+        self.outs = convert(self.graph, closed, self.leaves)
+        self.seconds = {"trace": traced - start, "graph": time.perf_counter() - traced}
+
+    def emit(self, lanes: int, shared: Sequence[bool]) -> Emitted:
+        """LLVM's text."""
+        count = len(self.state.shapes)
+        state, inputs = self.leaves[:count], self.leaves[count:]
+        return emit(self.graph, state, inputs, self.outs[:count], self.outs[count:], lanes, shared)
+
+
+class Program:
+    """Machine code of one step, for one run or for ``lanes`` runs at once; knows no memory.
+
+    Args:
+        step: what to compile.
+        lanes: runs in vector lanes.
+        shared: for each leaf of the inputs, whether all lanes have one value of it.
+    """
+
+    def __init__(self, step: Step, lanes: int = 1, shared: Sequence[bool] = ()):
+        self.lanes, self.state, self.inputs, self.outputs = lanes, step.state, step.inputs, step.outputs
+        self.shared = list(shared) or [False] * len(self.inputs.shapes)
+        start = time.perf_counter()
+        self.emitted = step.emit(lanes, self.shared)
+        emitted = time.perf_counter()
+        self.code = machine.compiled(with_mode(self.emitted.text, machine.is_x86()))
+        self._loaded = machine.Loaded(self.code)
+        self.run = self._loaded.run
+        self.seconds = {**step.seconds, "emit": emitted - start, "machine code": time.perf_counter() - emitted}
+
+
+class Memory:
+    """The state of one run (or of one vector of runs) where compiled steps find it: two buffers an array."""
+
+    def __init__(self, layout: Layout, lanes: int = 1):
+        self.layout, self.lanes = layout, lanes
+        extra = (lanes,) if lanes > 1 else ()
+        pairs = [
+            (aligned((*s, *extra), k), aligned((*s, *extra), k))
+            for s, k in zip(layout.shapes, layout.kinds, strict=True)
+        ]
+        self._arrays = {a.ctypes.data: a for pair in pairs for a in pair}
+        self.current = np.array([a.ctypes.data for a, _ in pairs], np.uintp)
+        self.other = np.array([b.ctypes.data for _, b in pairs], np.uintp)
+        self.pointers = self.current.ctypes.data, self.other.ctypes.data
+
+    def views(self) -> list[np.ndarray]:
+        """The leaves as they are now, not copied; valid until the next step. Lanes are the last axis."""
+        return [self._arrays[int(p)] for p in self.current]
+
+    def load(self, tree: Any) -> None:
+        """Take over a state (of lanes: with a leading axis over them)."""
+        leaves = self.layout.numbers(tree)
+        extra = (self.lanes,) if self.lanes > 1 else ()
+        for k, (x, shape) in enumerate(zip(leaves, self.layout.shapes, strict=True)):
+            if x.shape != (*extra, *shape):
+                raise ValueError(f"leaf {k} of the state must have shape {(*extra, *shape)}, got {x.shape}")
+        for view, x in zip(self.views(), leaves, strict=True):
+            view[...] = np.moveaxis(x, 0, -1) if extra else x
+
+    def unload(self) -> Any:
+        """A copy of the state."""
+        leaves = [np.moveaxis(v, -1, 0) if self.lanes > 1 else v for v in self.views()]
+        return self.layout.wrap([np.array(v) for v in leaves])
+
+
+class Compiled:
+    """A compiled step with memory of its own (or shared with other steps on the same state).
+
+    Calling it takes inputs, changes the state in memory, and returns the outputs as arrays that the next call writes
+    over. ``inputs`` and ``outputs`` are these arrays; who fills ``inputs`` by hand calls ``advance``.
+    """
+
+    def __init__(self, program: Program, memory: Memory):
+        self.program, self.memory = program, memory
+        self._given = [aligned(s, k) for s, k in zip(program.inputs.shapes, program.inputs.kinds, strict=True)]
+        self._taken = [aligned(s, k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)]
+        self._scratch = [aligned((size // 4 + VECTOR_SPARE,), "f") for size in program.emitted.scratch]
+        self.inputs = jax.tree.unflatten(program.inputs.tree, self._given)
+        self.outputs = jax.tree.unflatten(program.outputs.tree, self._taken)
+        self._table = np.array([a.ctypes.data for a in (*self._given, *self._taken, *self._scratch)], np.uintp)
+        self._call = program.run
+        self._pointers = (*memory.pointers, self._table.ctypes.data)
+
+    def advance(self, steps: int = 1) -> None:
+        """Take so many steps with the inputs as they are."""
+        self._call(*self._pointers, steps)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """One step."""
+        for array, value in zip(self._given, jax.tree.leaves(inputs), strict=True):
+            array[...] = value
+        self._call(*self._pointers, 1)
+        return self.outputs
+
+    @property
+    def state(self) -> Any:
+        """A copy of the state."""
+        return self.memory.unload()
+
+    @state.setter
+    def state(self, tree: Any) -> None:
+        self.memory.load(tree)
+
+
+VECTOR_SPARE = 32
+
+
+def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory | None = None) -> Compiled:
+    """Compile ``step(state, *inputs) -> (state, outputs)`` for one run.
+
+    Args:
+        step: a pure JAX function, any derivatives inside it; its arrays float32, int32, uint32, bool or random keys.
+        state: an example of the state, whose numbers are the first ones.
+        inputs: examples of the inputs.
+        memory: of another compiled step on the same state, to share it.
+
+    Returns:
+        The compiled step, with the state in its memory.
+
+    Raises:
+        Unsupported: for a primitive or a dtype that cannot be compiled, with its line.
+    """
+    program = Program(Step(step, state, inputs))
+    if memory is None:
+        memory = Memory(program.state)
+        memory.load(state)
+    elif memory.layout.tree != program.state.tree or memory.layout.shapes != program.state.shapes:
+        raise ValueError("memory is of another state than the step's")
+    return Compiled(program, memory)
+
+
+__all__ = ["Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]

@@ -1,0 +1,273 @@
+"""Reductions in a fixed order: one sum after another, or partial sums side by side that are added as a tree."""
+
+import math
+
+from recollect.engines.compiler import affine
+from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.elements import Place
+from recollect.engines.compiler.graph import PARTS, Node, node
+from recollect.engines.compiler.nests import Nests
+from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
+
+IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
+
+JAM = 4
+"""Vectors (or sums) of one reduction that are under way at once, so that none waits for the one before."""
+
+
+class Reductions(Nests):
+    """Reductions, stored or where they are needed."""
+
+    def __init__(self, writer: Writer):
+        super().__init__(writer)
+        self.e.reduce_at = self.reduce_at
+
+    def _neutral(self, n: Node) -> Value:
+        kind = n.params[0]
+        if kind in IDENTITY:
+            value = IDENTITY[kind]
+            return self.w.const(n.dtype, bool(value) if n.dtype == "b" else -1 if kind == "and" else value)
+        low = {"f": -math.inf, "i": -(2**31), "u": 0, "b": False}
+        high = {"f": math.inf, "i": 2**31 - 1, "u": 2**32 - 1, "b": True}
+        return self.w.const(n.dtype, (low if kind == "max" else high)[n.dtype])
+
+    def accumulate(self, n: Node, so_far: Value, at: Place) -> Value:
+        """A reduction with one more element."""
+        values = [self.e.at(i, at) for i in n.ins]
+        if len(values) == 2:
+            return self.f.fma(values[0], values[1], so_far)
+        return self.f.combine(n.params[0], so_far, values[0])
+
+    def _reduced(self, n: Node) -> list[int]:
+        return [n.ins[0].shape[a] for a in n.params[1]]
+
+    def reduce_at(self, n: Node, at: Place) -> Value:
+        """One element of a reduction, by a loop where it is needed."""
+        return self.reduce_many(n, [at])[0]
+
+    def reduce_many(self, n: Node, places: list[Place]) -> list[Value]:
+        """Several elements of a reduction in one loop, in the order that the node names."""
+        w, sizes = self.w, self._reduced(n)
+        if n.params[2]:
+            return self._in_parts(n, places)
+        wide = w.lanes > 1 or w.scope.vector is not None
+        slots = []
+        neutral = self._neutral(n)
+        for _ in places:
+            slots.append(w.slot(n.dtype, wide))
+            w.put(slots[-1], w.widen(neutral) if wide else neutral)
+        groups = self.merged(
+            sizes, lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))]
+        )
+        counts = [math.prod(sizes[d] for d in g) for g in groups]
+
+        def body(variables: list[Index]) -> None:
+            along = self.spread(sizes, groups, variables)
+            for slot, at in zip(slots, places, strict=True):
+                old = w.get(slot, n.dtype, wide)
+                new = self.accumulate(n, old, self._inner(n, at, along))
+                w.put(slot, w.widen(new) if wide else new)
+
+        cost = (sum(self.plan.cost.get(i.id, 1.0) for i in n.ins) + 1) * len(places)
+        self.loops(counts, body, cost)
+        return [w.get(slot, n.dtype, wide) for slot in slots]
+
+    def _in_parts(self, n: Node, places: list[Place]) -> list[Value]:
+        """Sums as `PARTS` sums side by side, element k of row-major order in sum k mod `PARTS`, added as a tree."""
+        w, sizes = self.w, self._reduced(n)
+        trace = lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))]  # noqa: E731
+        groups = self.merged(sizes, trace)
+        counts = [math.prod(sizes[d] for d in g) for g in groups]
+        if len(counts) > 1 and counts[-1] % PARTS:
+            return [self._in_parts_slowly(n, at) for at in places]
+        if w.lanes == 1 and w.scope.vector is None:
+            return self._in_parts_along(n, places, sizes, groups, counts)
+        neutral = w.widen(self._neutral(n)) if (w.lanes > 1 or w.scope.vector) else self._neutral(n)
+        slots = [[w.slot(n.dtype, True) for _ in range(PARTS)] for _ in places]
+        for row in slots:
+            for slot in row:
+                w.put(slot, neutral)
+        whole = counts[-1] - counts[-1] % PARTS
+
+        def step(outer: list[Index], first: Index, many: int) -> None:
+            for k in range(many):
+                along = self.spread(sizes, groups, [*outer, affine.add(first, affine.number(k))])
+                for row, at in zip(slots, places, strict=True):
+                    old = w.get(row[k], n.dtype, True)
+                    w.put(row[k], w.widen(self.accumulate(n, old, self._inner(n, at, along))))
+
+        def nest(outer: list[Index]) -> None:
+            if len(outer) < len(counts) - 1:
+                with w.loop(counts[len(outer)]) as i:
+                    nest([*outer, i])
+                return
+            with w.loop(whole, PARTS) as i:
+                step(outer, i, PARTS)
+            step(outer, affine.number(whole), counts[-1] - whole)
+
+        nest([])
+        return [self._tree(n, [w.get(slot, n.dtype, True) for slot in row]) for row in slots]
+
+    def _tree(self, n: Node, parts: list[Value]) -> Value:
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [self.f.combine(n.params[0], parts[k], parts[k + half]) for k in range(half)]
+        return parts[0]
+
+    def _in_parts_along(
+        self, n: Node, places: list[Place], sizes: list[int], groups: list, counts: list[int]
+    ) -> list[Value]:
+        """The partial sums are the elements of one vector."""
+        w = self.w
+        slots = [w.slot(n.dtype, True) for _ in places]
+        for slot in slots:
+            w.put(slot, w.widen(self._neutral(n)))
+
+        def body(variables: list[Index]) -> None:
+            along = self.spread(sizes, groups, variables)
+            for slot, at in zip(slots, places, strict=True):
+                old = w.get(slot, n.dtype, True)
+                new = w.widen(self.accumulate(n, old, self._inner(n, at, along)))
+                if w.scope.mask:
+                    new = w.choose(Value(w.scope.mask, "b", True), new, old)
+                w.put(slot, new)
+
+        self.vector_loops(counts, body)
+        return [w.fold(w.get(slot, n.dtype, True), lambda a, b: self.f.combine(n.params[0], a, b)) for slot in slots]
+
+    def _in_parts_slowly(self, n: Node, at: Place) -> Value:
+        """The same order where the axes cannot be run through as one: partial sums in memory, element by element."""
+        w, sizes = self.w, self._reduced(n)
+        sums = self.allocate(PARTS, n.dtype)
+        with w.loop(PARTS) as i:
+            w.store(sums, i, self._neutral(n))
+
+        def nest(outer: list[Index]) -> None:
+            if len(outer) < len(sizes):
+                with w.loop(sizes[len(outer)]) as i:
+                    nest([*outer, i])
+                return
+            row = w.new(f"and i64 {w.place(affine.linear(sizes, outer))}, {PARTS - 1}")
+            far = row if not sums.lanes else w.new(f"mul i64 {row}, {w.lanes}")
+            pointer = w.new(f"getelementptr inbounds {STORED[n.dtype]}, ptr {sums.pointer}, i64 {far}")
+            one = sums._replace(pointer=pointer)
+            w.store(one, affine.ZERO, self.accumulate(n, w.load(one, affine.ZERO), self._inner(n, at, tuple(outer))))
+
+        nest([])
+        return self._tree(n, [w.load(sums, affine.number(k)) for k in range(PARTS)])
+
+    def reduction(self, n: Node) -> None:
+        """All elements of a reduction that is stored."""
+        w = self.w
+        if n.shape == ():
+            self.scalars[n.id] = self.reduce_at(n, ())
+            return
+        buffer = self.place_for(n)
+        if not n.size:
+            self.buffers[n.id] = buffer
+            return
+        if w.lanes > 1:
+            groups = [(d,) for d in range(len(n.shape))]
+            self.loops(
+                list(n.shape),
+                lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at))),
+                self.plan.cost[n.id],
+            )
+            self.buffers[n.id] = buffer
+            return
+        partial = n.params[2]
+        zeros = [affine.ZERO] * len(self._reduced(n))
+        trace = lambda at: [x for i in n.ins for x in self._trace(i, self._inner(n, at, zeros))]  # noqa: E731
+        groups = self.merged(n.shape, trace)
+        counts = [math.prod(n.shape[d] for d in g) for g in groups]
+        names = [f"%axis{k}" for k in range(len(counts))]
+        found = trace(self.spread(n.shape, groups, [affine.variable(v) for v in names]))
+        along = None if partial else self._best_axis(counts, names, found)
+        if along is None and not partial and (turned := self._turned(n)) is not None:
+            self.targets = {**self.targets, turned.id: buffer}
+            self.reduction(turned)
+            self.buffers[n.id] = buffer
+            return
+        last = len(counts) - 1 if along is None else along
+        order = [k for k in range(len(counts)) if k != last]
+
+        def write(fixed: dict[int, Index], variables: list[Index]) -> None:
+            places = [
+                self.spread(n.shape, groups, [v if k == last else fixed[k] for k in range(len(counts))])
+                for v in variables
+            ]
+            for at, value in zip(places, self.reduce_many(n, places), strict=True):
+                w.store(buffer, affine.linear(n.shape, at), value)
+
+        def block(fixed: dict[int, Index]) -> None:
+            unit = 1 if along is None else VECTOR
+            vectors = counts[last] // unit
+            jam = min(JAM, vectors)
+            many = vectors - vectors % jam if jam else 0
+            if many:
+                with w.loop(many * unit, jam * unit, vector=along is not None) as i:
+                    write(fixed, [affine.add(i, affine.number(k * unit)) for k in range(jam)])
+            rest, start = vectors - many, many * unit
+            if rest:
+                with w.loop(1, vector=along is not None) as i:
+                    write(fixed, [affine.add(i, affine.number(start + k * unit)) for k in range(rest)])
+            tail = counts[last] - vectors * unit
+            if tail:
+                with w.loop(1, vector=True, mask=ramp_mask(VECTOR, tail)) as i:
+                    write(fixed, [affine.add(i, affine.number(vectors * unit))])
+
+        def nest(fixed: dict[int, Index]) -> None:
+            if len(fixed) < len(order):
+                k = order[len(fixed)]
+                with w.loop(counts[k]) as i:
+                    nest({**fixed, k: i})
+                return
+            block(fixed)
+
+        nest({})
+        self.buffers[n.id] = buffer
+
+    def _turned(self, n: Node) -> Node | None:
+        """A sum of products, neither factor of which runs along the last axis, with one of them turned so that it does.
+
+        Worth it for a product of matrices, where each element of the turned factor is read many times.
+        """
+        summed, width = self._reduced(n), n.shape[-1]
+        if len(n.ins) != 2 or width < 8 or n.size < 16 * width:
+            return None
+        names = [f"%axis{d}" for d in range(len(n.shape))]
+        at = tuple(affine.variable(v) for v in names)
+        for k in (1, 0):
+            found = [p for p, _ in self._trace(n.ins[k], self._inner(n, at, [affine.ZERO] * len(summed)))]
+            if not found or any(affine.factor(p, v) for p in found for v in names[:-1]):
+                continue
+            copy = self.allocate(math.prod(summed) * width, n.ins[k].dtype)
+
+            def body(variables: list[Index], k: int = k, copy: Buffer = copy) -> None:
+                j, along = variables[0], variables[1:]
+                place = (*[affine.ZERO] * (len(n.shape) - 1), j)
+                value = self.e.at(n.ins[k], self._inner(n, place, along))
+                self.w.store(copy, affine.linear([*summed, width], [*along, j]), value)
+
+            self.loops([width, *summed], body, 2)
+            leaf = node("leaf", (), (*summed, width), n.ins[k].dtype, ("turned", n.id))
+            self.buffers[leaf.id] = copy
+            space = n.ins[k].shape
+            kept = [d for d in range(len(space)) if d not in n.params[1]]
+            spread = node("bcast", (leaf,), space, leaf.dtype, (*n.params[1], kept[-1]))
+            factors = (n.ins[0], spread) if k else (spread, n.ins[1])
+            return node("reduce", factors, n.shape, n.dtype, n.params)
+        return None
+
+    def _best_axis(self, counts: list[int], names: list[str], found: list[tuple[Index, bool]]) -> int | None:
+        """The axis along which most reads are of neighbours, or None if none is worth a vector."""
+        best, score = None, 0
+        for k, (count, name) in enumerate(zip(counts, names, strict=True)):
+            steps = [
+                0 if not affine.factor(p, name) else 1 if affine.factor(p, name) == 1 and not c else -4
+                for p, c in found
+            ]
+            total = sum(steps)
+            if count >= 4 and total > score:
+                best, score = k, total
+        return best

@@ -1,0 +1,454 @@
+"""LLVM's language, written down: values that are wide or not, scopes that loops open, memory, elementary steps.
+
+A value is *wide* if it differs along the vector, else a scalar. In lanes mode the vector is the runs, one a lane, and
+all that comes out of a run's memory is wide. With a single run the vector is the innermost loop of a kernel, and what
+does not depend on that loop is a scalar. Operations on scalars stay scalar; a scalar that meets a wide value is spread.
+
+Each loop is a scope with lines and known values of its own. Code is put into the outermost scope in which its loop
+variables exist: that is where it is computed once.
+"""
+
+import dataclasses
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recollect.engines.compiler import affine
+from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.graph import Node
+
+TYPES = {"f": "float", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
+STORED = {"f": "float", "i": "i32", "u": "i32", "b": "i8"}
+BYTES = {"f": 4, "i": 4, "u": 4, "b": 1}
+
+VECTOR = 16
+"""Elements of a vector along the units of a single run."""
+
+
+class Value(NamedTuple):
+    """The name or number of something computed."""
+
+    text: str
+    kind: str
+    wide: bool
+
+
+class Buffer(NamedTuple):
+    """An array in memory; ``lanes``: with the lanes of a vector innermost."""
+
+    pointer: str
+    kind: str
+    lanes: bool
+
+
+@dataclasses.dataclass
+class Scope:
+    """The lines of one loop's body (or of the function), and what has been computed in it."""
+
+    depth: int
+    vector: str | None = None  # the loop variable that runs along the vector
+    mask: str | None = None  # of a last vector that is not full
+    lines: list[str] = dataclasses.field(default_factory=list)
+    known: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    fence: bool = False  # what is computed here must stay: a branch
+
+
+def literal(kind: str, value: Any) -> str:
+    """A constant as LLVM writes it; floats by their bits."""
+    if kind == "f":
+        bits = struct.unpack("<Q", struct.pack("<d", float(np.float32(value))))[0]
+        return f"0x{bits:016X}"
+    if kind == "b":
+        return "true" if value else "false"
+    return str(int(np.int64(value)) if kind == "l" else int(np.asarray(value).astype(np.int64)) & 0xFFFFFFFF)
+
+
+class Writer:
+    """Writes one function; ``lanes`` runs in vector lanes, or 1."""
+
+    def __init__(self, lanes: int):
+        self.lanes = lanes
+        self.width = lanes if lanes > 1 else VECTOR
+        self.scopes: list[Scope] = [Scope(0)]
+        self.allocas: list[str] = []
+        self.tables: dict[Any, str] = {}
+        self.declared: set[str] = set()
+        self.depth_of: dict[str, int] = {}
+        self.count = 0
+
+    # -- lines
+
+    @property
+    def scope(self) -> Scope:
+        """Where lines go."""
+        return self.scopes[-1]
+
+    def line(self, text: str) -> None:
+        """One instruction."""
+        self.scope.lines.append("  " + text)
+
+    def serial(self) -> int:
+        """A number not used before."""
+        self.count += 1
+        return self.count
+
+    def new(self, text: str) -> str:
+        """One instruction with a result; its name."""
+        name = f"%v{self.serial()}"
+        self.line(f"{name} = {text}")
+        return name
+
+    def at_depth(self, depth: int) -> Any:
+        """Write into an outer scope for a while, but not out of a branch."""
+        for k in range(len(self.scopes) - 1, depth, -1):
+            if self.scopes[k].fence:
+                depth = k
+                break
+        return self._at(depth)
+
+    @contextmanager
+    def _at(self, depth: int) -> Iterator[None]:
+        inner = self.scopes[depth + 1 :]
+        del self.scopes[depth + 1 :]
+        try:
+            yield
+        finally:
+            self.scopes.extend(inner)
+
+    def depth(self, *places: Index) -> int:
+        """The outermost scope in which all these places exist."""
+        return max((self.depth_of[name] for place in places for name, _ in place[1]), default=0)
+
+    def remember(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What was computed before in this scope or around it, or else what ``make`` gives."""
+        for scope in reversed(self.scopes):
+            found = scope.known.get(key)
+            if found is not None:
+                return found
+        made = make()
+        self.scope.known[key] = made
+        return made
+
+    # -- control
+
+    @contextmanager
+    def loop(self, count: int, step: int = 1, vector: bool = False, mask: str | None = None) -> Iterator[Index]:
+        """A loop over 0, step, … below ``count``; with one turn it is no loop, and its variable a constant 0."""
+        k = self.serial()
+        name = f"%i{k}"
+        outer = self.scope
+        inner = Scope(len(self.scopes), name if vector else outer.vector, mask or outer.mask)
+        self.scopes.append(inner)
+        self.depth_of[name] = inner.depth
+        yield affine.variable(name)
+        self.scopes.pop()
+        lines = outer.lines
+        if count <= step:
+            lines.append(f"  {name} = add i64 0, 0")
+            lines += inner.lines
+            return
+        lines += [f"  br label %p{k}", f"p{k}:", f"  br label %l{k}", f"l{k}:"]
+        lines.append(f"  {name} = phi i64 [ 0, %p{k} ], [ %n{k}, %e{k} ]")
+        lines += inner.lines
+        lines += [f"  br label %e{k}", f"e{k}:", f"  %n{k} = add nuw nsw i64 {name}, {step}"]
+        lines += [f"  %c{k} = icmp ult i64 %n{k}, {count}", f"  br i1 %c{k}, label %l{k}, label %x{k}", f"x{k}:"]
+
+    @contextmanager
+    def branch(self, condition: str) -> Iterator[None]:
+        """Lines that run only if an i1 is true; nothing computed there is known outside."""
+        k = self.serial()
+        outer = self.scope
+        inner = Scope(len(self.scopes), outer.vector, outer.mask, fence=True)
+        self.scopes.append(inner)
+        yield
+        self.scopes.pop()
+        outer.lines += [f"  br i1 {condition}, label %t{k}, label %j{k}", f"t{k}:"]
+        outer.lines += [*inner.lines, f"  br label %j{k}", f"j{k}:"]
+
+    def slot(self, kind: str, wide: bool) -> str:
+        """Memory for one value that a loop changes; LLVM turns it into a register."""
+        name = f"%a{self.serial()}"
+        self.allocas.append(f"  {name} = alloca {self.type(kind, wide)}, align 64")
+        return name
+
+    def get(self, slot: str, kind: str, wide: bool) -> Value:
+        """What a slot holds."""
+        return Value(self.new(f"load {self.type(kind, wide)}, ptr {slot}, align 64"), kind, wide)
+
+    def put(self, slot: str, value: Value) -> None:
+        """Change what a slot holds."""
+        self.line(f"store {self.typed(value)}, ptr {slot}, align 64")
+
+    # -- values
+
+    def type(self, kind: str, wide: bool, types: dict[str, str] = TYPES) -> str:
+        """LLVM's type."""
+        return f"<{self.width} x {types[kind]}>" if wide else types[kind]
+
+    def typed(self, value: Value) -> str:
+        """A value with its type."""
+        return f"{self.type(value.kind, value.wide)} {value.text}"
+
+    def const(self, kind: str, number: Any) -> Value:
+        """A constant."""
+        return Value(literal(kind, number), kind, False)
+
+    def widen(self, value: Value) -> Value:
+        """A scalar in every element of a vector."""
+        if value.wide:
+            return value
+        if not value.text.startswith("%"):
+            return Value(f"splat ({TYPES[value.kind]} {value.text})", value.kind, True)
+
+        def make() -> Value:
+            t = self.type(value.kind, True)
+            first = self.new(f"insertelement {t} poison, {TYPES[value.kind]} {value.text}, i32 0")
+            all_ = self.new(f"shufflevector {t} {first}, {t} poison, <{self.width} x i32> zeroinitializer")
+            return Value(all_, value.kind, True)
+
+        return self.remember(("wide", value.text), make)
+
+    def together(self, *values: Value) -> tuple[Value, ...]:
+        """All wide, or all scalar."""
+        return tuple(self.widen(v) for v in values) if any(v.wide for v in values) else values
+
+    def do(self, instruction: str, *values: Value, kind: str | None = None) -> Value:
+        """An instruction on operands of one type."""
+        values = self.together(*values)
+        t = self.type(values[0].kind, values[0].wide)
+        text = self.new(f"{instruction} {t} " + ", ".join(v.text for v in values))
+        return Value(text, kind or values[0].kind, values[0].wide)
+
+    def cast(self, instruction: str, value: Value, kind: str) -> Value:
+        """A conversion."""
+        if TYPES[value.kind] == TYPES[kind] and instruction == "bitcast":
+            return value._replace(kind=kind)
+        text = self.new(f"{instruction} {self.typed(value)} to {self.type(kind, value.wide)}")
+        return Value(text, kind, value.wide)
+
+    def choose(self, condition: Value, yes: Value, no: Value) -> Value:
+        """``yes`` where the condition holds."""
+        if condition.wide or yes.wide or no.wide:
+            yes, no = self.widen(yes), self.widen(no)
+        text = self.new(f"select {self.typed(condition)}, {self.typed(yes)}, {self.typed(no)}")
+        return Value(text, yes.kind, yes.wide)
+
+    def call(self, name: str, *values: Value, kind: str | None = None, extra: str = "", suffix: str = "") -> Value:
+        """One of LLVM's functions on operands of one type."""
+        values = self.together(*values)
+        wide, result = values[0].wide, kind or values[0].kind
+        short = {"f": "f32", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
+        tail = lambda k: (f"v{self.width}" if wide else "") + short[k]  # noqa: E731
+        full = f"@llvm.{name}.{suffix}{tail(values[0].kind)}"
+        if ".sat" in name:
+            full = f"@llvm.{name}.{tail(result)}.{tail(values[0].kind)}"
+        t, r = self.type(values[0].kind, wide), self.type(result, wide)
+        more = ", i1" if extra else ""
+        self.declared.add(f"declare {r} {full}({', '.join([t] * len(values))}{more})")
+        text = self.new(f"call {r} {full}({', '.join(f'{t} {v.text}' for v in values)}{extra})")
+        return Value(text, result, wide)
+
+    # -- places
+
+    def place(self, index: Index) -> str:
+        """An index as an i64, computed where its variables are."""
+        constant, terms = index
+        if not terms:
+            return str(constant)
+
+        def make() -> str:
+            total = None
+            for name, k in terms:
+                part = name if k == 1 else self.new(f"mul nsw i64 {name}, {k}")
+                total = part if total is None else self.new(f"add nsw i64 {total}, {part}")
+            return total if constant == 0 else self.new(f"add nsw i64 {total}, {constant}")  # type: ignore[return-value]
+
+        with self.at_depth(self.depth(index)):
+            return self.remember(("place", index), make)
+
+    def index_value(self, index: Index, kind: str = "i") -> Value:
+        """An index as a number to compute with, wide if it moves along the vector."""
+        step = affine.factor(index, self.scope.vector) if self.scope.vector else 0
+        if not index[1]:
+            return self.const(kind, index[0])
+        base = Value(self.new(f"trunc i64 {self.place(index)} to i32"), kind, False)
+        if step == 0:
+            return base
+        ramp = ", ".join(f"i32 {k * step}" for k in range(self.width))
+        return self.do("add", base, Value(f"<{ramp}>", kind, True))
+
+    # -- memory
+
+    def table(self, node: Node) -> Buffer:
+        """A constant array."""
+        if node.id not in self.tables:
+            t = STORED[node.dtype]
+            values = ", ".join(
+                f"{t} {literal(node.dtype, v) if node.dtype != 'b' else int(v)}" for v in node.value.ravel()
+            )
+            self.tables[node.id] = (
+                f"@g{len(self.tables)} = internal unnamed_addr constant [{node.size} x {t}] [{values}], align 64"
+            )
+        return Buffer(self.tables[node.id].split(" ", 1)[0], node.dtype, False)
+
+    def pointer(self, buffer: Buffer, place: Index) -> str:
+        """The address of an element (of its lanes)."""
+        kind, size = buffer.kind, self.lanes if buffer.lanes else 1
+        where = affine.scale(place, size)
+        if where == affine.ZERO:
+            return buffer.pointer
+        at = self.place(where)
+        return self.new(f"getelementptr inbounds {STORED[kind]}, ptr {buffer.pointer}, i64 {at}")
+
+    def load(self, buffer: Buffer, place: Index) -> Value:
+        """An element: wide if it is one of each lane, or if the place moves along the vector."""
+        kind = buffer.kind
+        step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
+        wide = buffer.lanes or step != 0
+        if step not in (0, 1):
+            at = self.index_value(place)
+            return self.gather(buffer, at)
+        pointer = self.pointer(buffer, place)
+        t = self.type(kind, wide, STORED)
+        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
+        if step and self.scope.mask:
+            short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
+            name = f"@llvm.masked.load.v{self.width}{short}.p0"
+            self.declared.add(f"declare {t} {name}(ptr, i32, <{self.width} x i1>, {t})")
+            text = self.new(
+                f"call {t} {name}(ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask}, "
+                f"{t} zeroinitializer)"
+            )
+        else:
+            text = self.new(f"load {t}, ptr {pointer}, align {align}")
+        if kind == "b":
+            text = self.new(f"trunc {t} {text} to {self.type('b', wide)}")
+        return Value(text, kind, wide)
+
+    def store(self, buffer: Buffer, place: Index, value: Value) -> None:
+        """Put an element into memory."""
+        kind = buffer.kind
+        step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
+        if buffer.lanes or step:
+            value = self.widen(value)
+        if step not in (0, 1):
+            self.scatter(buffer, self.index_value(place), value, None)
+            return
+        t = self.type(kind, value.wide, STORED)
+        text = value.text
+        if kind == "b":
+            text = self.new(f"zext {self.typed(value)} to {t}")
+        pointer = self.pointer(buffer, place)
+        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
+        if step and self.scope.mask:
+            short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
+            name = f"@llvm.masked.store.v{self.width}{short}.p0"
+            self.declared.add(f"declare void {name}({t}, ptr, i32, <{self.width} x i1>)")
+            self.line(
+                f"call void {name}({t} {text}, ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask})"
+            )
+        else:
+            self.line(f"store {t} {text}, ptr {pointer}, align {align}")
+
+    def _addresses(self, buffer: Buffer, at: Value) -> str:
+        """The addresses of elements at places that were computed (below 2^31)."""
+        if buffer.lanes:
+            at = self.do("mul", self.widen(at), self.const("i", self.lanes))
+            at = self.do("add", at, Value("<" + ", ".join(f"i32 {k}" for k in range(self.lanes)) + ">", "i", True))
+        far = self.cast("zext", at, "l")
+        t = f"<{self.width} x ptr>" if at.wide else "ptr"
+        del t
+        return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
+
+    def gather(self, buffer: Buffer, at: Value) -> Value:
+        """Elements at computed places."""
+        wide = at.wide or buffer.lanes
+        kind, where = buffer.kind, self._addresses(buffer, at)
+        t = self.type(kind, wide, STORED)
+        if wide:
+            short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
+            name = f"@llvm.masked.gather.v{self.width}{short}.v{self.width}p0"
+            self.declared.add(f"declare {t} {name}(<{self.width} x ptr>, i32, <{self.width} x i1>, {t})")
+            mask = self.scope.mask if self.scope.mask and not buffer.lanes else "splat (i1 true)"
+            text = self.new(
+                f"call {t} {name}(<{self.width} x ptr> {where}, i32 {BYTES[kind]}, <{self.width} x i1> {mask}, "
+                f"{t} zeroinitializer)"
+            )
+        else:
+            text = self.new(f"load {t}, ptr {where}, align {BYTES[kind]}")
+        if kind == "b":
+            text = self.new(f"trunc {t} {text} to {self.type('b', wide)}")
+        return Value(text, kind, wide)
+
+    def scatter(self, buffer: Buffer, at: Value, value: Value, where: Value | None) -> None:
+        """Put elements at computed places, those for which ``where`` holds."""
+        wide = at.wide or buffer.lanes
+        kind = buffer.kind
+        value = self.widen(value) if wide else value
+        if not wide:
+            assert where is None or not where.wide
+            if where is not None:
+                with self.branch(where.text):
+                    self._scatter_one(buffer, at, value)
+            else:
+                self._scatter_one(buffer, at, value)
+            return
+        pointers = self._addresses(buffer, at)
+        t = self.type(kind, True, STORED)
+        text = self.new(f"zext {self.typed(value)} to {t}") if kind == "b" else value.text
+        mask = self.widen(where) if where is not None else Value("splat (i1 true)", "b", True)
+        if self.scope.mask and not buffer.lanes:
+            mask = self.do("and", mask, Value(self.scope.mask, "b", True))
+        short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
+        name = f"@llvm.masked.scatter.v{self.width}{short}.v{self.width}p0"
+        self.declared.add(f"declare void {name}({t}, <{self.width} x ptr>, i32, <{self.width} x i1>)")
+        self.line(
+            f"call void {name}({t} {text}, <{self.width} x ptr> {pointers}, i32 {BYTES[kind]}, {self.typed(mask)})"
+        )
+
+    def _scatter_one(self, buffer: Buffer, at: Value, value: Value) -> None:
+        pointer = self._addresses(buffer, at)
+        t = STORED[buffer.kind]
+        text = self.new(f"zext {self.typed(value)} to {t}") if buffer.kind == "b" else value.text
+        self.line(f"store {t} {text}, ptr {pointer}, align {BYTES[buffer.kind]}")
+
+    # -- across the vector
+
+    def any(self, value: Value) -> str:
+        """Whether a truth value holds in some lane, as an i1."""
+        if not value.wide:
+            return value.text
+        bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
+        return self.new(f"icmp ne i{self.width} {bits}, 0")
+
+    def all(self, value: Value) -> str:
+        """Whether it holds in every lane."""
+        if not value.wide:
+            return value.text
+        bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
+        return self.new(f"icmp eq i{self.width} {bits}, -1")
+
+    def fold(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
+        """The elements of a vector combined as a tree: halves together until one is left."""
+        width = self.width
+        t = self.type(value.kind, True)
+        half = width // 2
+        while half:
+            order = ", ".join(f"i32 {(k + half) % width}" for k in range(width))
+            other = self.new(f"shufflevector {t} {value.text}, {t} poison, <{width} x i32> <{order}>")
+            value = combine(value, Value(other, value.kind, True))
+            half //= 2
+        return Value(self.new(f"extractelement {t} {value.text}, i32 0"), value.kind, False)
+
+
+def ramp_mask(width: int, count: int) -> str:
+    """A constant mask with the first ``count`` elements set."""
+    return "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(width)) + ">"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape for comments."""
+    return "x".join(map(str, shape)) or "scalar"
