@@ -256,7 +256,7 @@ def test_readers_of_the_screen_get_a_table_and_labels(show):
     page = show(samples.document(steps=25), hash="#step=9")
     page.page.locator("details.steps summary").click()
     rows = page.page.locator("details.steps tbody tr")
-    assert rows.count() == 25
+    page.until(lambda: rows.count() == 25)
     assert rows.nth(9).locator("td").first.inner_text() in samples.NAMES
     assert page.page.locator("input.scrub").get_attribute("aria-valuetext") == "step 9 of 24"
     assert "recalled" in page.page.locator(".slot.recalled").get_attribute("aria-label")

@@ -55,20 +55,25 @@ class EpisodeMemory:
         self, stored: kernel.State, states: Array, state: Array, item: Stored, log_weight: Array, key: Array
     ) -> kernel.State:
         """Show the memory one state, ``state`` and ``states`` being it and those stored in standard units."""
-        return LAWS[self.law].add(stored, item, self.given_weight(stored, states, state, log_weight), key)
+        return LAWS[self.law].add(
+            stored, item, self.given_weight(stored, states, state, item.observation, log_weight), key
+        )
 
-    def chance(self, stored: kernel.State, states: Array, state: Array, log_weight: Array) -> Array:
+    def chance(self, stored: kernel.State, states: Array, state: Array, observation: Array, log_weight: Array) -> Array:
         """That ``write`` would store the state."""
-        return LAWS[self.law].probabilities(stored, self.given_weight(stored, states, state, log_weight))[0]
+        given = self.given_weight(stored, states, state, observation, log_weight)
+        return LAWS[self.law].probabilities(stored, given)[0]
 
-    def given_weight(self, stored: kernel.State, states: Array, state: Array, log_weight: Array) -> Array:
+    def given_weight(
+        self, stored: kernel.State, states: Array, state: Array, observation: Array, log_weight: Array
+    ) -> Array:
         """The log of the weight that a state is shown to the memory with: 0 for one that is held already."""
         if self.radius is not None:
             distances = jnp.sum(jnp.square(states - state), axis=-1)
             held = jnp.any(stored.filled & (distances <= self.radius * self.radius))
             log_weight = jnp.where(held, -jnp.inf, log_weight)
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
-        return jnp.where(jnp.all(jnp.isfinite(state)), log_weight, -jnp.inf)
+        return jnp.where(jnp.all(jnp.isfinite(observation)), log_weight, -jnp.inf)
 
 
 def age_features(age: Array) -> Array:

@@ -126,7 +126,7 @@ def of_general(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
         "query": agent.query_network.apply(actor.query, jnp.concatenate([inputs, features])),
         "temperature": jnp.ones(()),
         "log_write_weight": log_weight,
-        "write_chance": agent.memory.chance(stored, states, seen, log_weight),
+        "write_chance": agent.memory.chance(stored, states, seen, decision.observation, log_weight),
         "credit": jnp.where(recalled, delta * quotients, 0.0),
     }
     return {
