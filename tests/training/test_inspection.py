@@ -33,6 +33,18 @@ def test_agents_without_a_memory_are_refused():
         inspection.play(learner)
 
 
+def test_the_default_agents_memory_can_be_looked_into():
+    moments = inspection.play(Learner(env="recollect/TMaze-v0", **OPTIONS), seed=1)
+    assert len(moments) == 6 and moments[0].slot == -1
+    for t, m in enumerate(moments[1:], 1):
+        held = ~np.isnan(m.weights)
+        assert held.sum() == min(t, 2), "the cue, and the corridor once"
+        assert m.probabilities[held].sum() == pytest.approx(1, abs=1e-5) and sorted(m.since[held]) == [
+            *range(held.sum())
+        ]
+        assert np.array_equal(m.recalled, m.items[m.slot])
+
+
 def test_from_training_to_a_picture_on_the_command_line(tmp_path, capsys):
     run = str(tmp_path / "run")
     train = [

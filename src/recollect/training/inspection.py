@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.general import GeneralActorCritic
+from recollect.envs.base import TimeStep
 from recollect.errors import RecollectError
 from recollect.training import arguments
 from recollect.training.online import Learner
@@ -35,30 +38,28 @@ def play(learner: Learner, seed: int = 0, limit: int = 1000, *, env: Any = None)
     ``env``: as for ``Learner``, where that was given one environment and cannot make another.
     """
     agent = learner.agent
-    if not isinstance(agent, EpisodicActorCritic):
+    if not isinstance(agent, (EpisodicActorCritic, GeneralActorCritic)):
         raise RecollectError(f"{type(agent).__name__} has no episodic memory to look into")
     seed, limit = arguments.seed("seed", seed), arguments.count("limit", limit)
-    look = jax.jit(
-        lambda state: agent.query_probabilities(
-            state.params, agent.see(state.params, state.decision.observation), state.memory
-        )
-    )
-    see = jax.jit(agent.see)
+    nothing = TimeStep(jnp.zeros(learner.vector.size), jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), bool))
+    look = jax.jit(lambda state: agent.explain(state, nothing)["memory"])
+    see = jax.jit(getattr(agent, "see", lambda params, observation: observation))
     moments: list[Moment] = []
 
     def moment(player: Player, action: Any, reward: float) -> Moment:
         state = player.state()
-        filled = np.asarray(state.memory.ranks) > 0
-        items = np.asarray(state.memory.items)
-        seen = [m.observation for m in moments]
-        since = np.full(len(filled), np.nan)
-        for k in np.flatnonzero(filled):
-            found = [t for t, s in enumerate(seen) if np.allclose(s, items[k], atol=1e-6)]
+        held = look(state)
+        filled, slot = np.asarray(held["filled"]), int(held["recalled"])
+        stored = state.memory.items
+        items, times = np.asarray(getattr(stored, "observation", stored)), getattr(stored, "time", None)
+        since = np.full(len(filled), np.nan) if times is None else np.where(filled, np.asarray(times), np.nan)
+        for k in np.flatnonzero(filled) if times is None else ():
+            found = [t for t, m in enumerate(moments) if np.allclose(m.observation, items[k], atol=1e-6)]
             since[k] = found[-1] if found else np.nan
         weights = np.where(filled, np.exp(np.asarray(state.memory.log_weights)), np.nan)
-        probabilities = np.where(filled, np.asarray(look(state)), np.nan)
+        probabilities = np.where(filled, np.asarray(held["probabilities"]), np.nan)
         here = np.asarray(see(state.params, state.decision.observation))
-        slot, recalled = int(state.decision.slot) if filled.any() else -1, np.asarray(state.decision.recalled)
+        recalled = items[slot] if slot >= 0 else np.zeros_like(here)
         return Moment(here, items, weights, since, probabilities, slot, recalled, action, reward)
 
     def fault(step: int, what: str) -> EnvironmentFault:
