@@ -23,10 +23,10 @@ def test_killed_at_100_random_moments(tmp_path):
     run that gets to its end has, in each group, the metrics and the last state of one that was left alone.
     """
     command = [sys.executable, str(commands.HERE / "standin.py"), "--kill", str(tmp_path), "100", "1"]
-    done = subprocess.run(command, env=commands.environment(), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=commands.environment(), capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["killed"] == 100 and found["in_saves"] >= 20 and found["finished_runs_compared"] >= 3, found
+    assert found["killed"] >= 100 and found["in_saves"] >= 20 and found["finished_runs_compared"] >= 3, found
 
 
 def test_the_real_trainer_killed_and_resumed(tmp_path):
