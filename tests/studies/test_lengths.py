@@ -121,7 +121,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(lengths, "_train", pretend)
     out, picture = tmp_path / "l.json", tmp_path / "l.png"
-    words = f"lengths --families all --lengths 5,10 --agents none --seeds 3 --episodes 100 --out {out}".split()
+    words = f"lab lengths --families all --lengths 5,10 --agents none --seeds 3 --episodes 100 --out {out}".split()
     assert cli.main([*words, "--picture", str(picture)]) == 0
     report = json.loads(out.read_text())
     assert [(row["family"], row["length"], row["agent"]) for row in report["rows"]] == [
@@ -136,7 +136,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 
 def test_a_search_runs_each_setting_as_if_alone(capsys):
-    words = "lengths --lengths 2 --agents gru --set width=2 --seeds 2 --episodes 50 --search 3 --first-seed 7"
+    words = "lab lengths --lengths 2 --agents gru --set width=2 --seeds 2 --episodes 50 --search 3 --first-seed 7"
     assert cli.main([*words.split(), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert len(rows) == 3 and lengths.ranked(rows) == rows

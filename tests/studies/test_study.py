@@ -80,13 +80,13 @@ def test_the_ladder_leads_from_paper_to_robust():
 
 def test_study_and_atlas_from_the_command_line(tmp_path, capsys):
     out = tmp_path / "s.json"
-    cli.main(f"study --figures fig3 --agents robust,fifo --seeds 2 --episodes 40 --out {out}".split())
+    cli.main(f"lab study --figures fig3 --agents robust,fifo --seeds 2 --episodes 40 --out {out}".split())
     report = json.loads(out.read_text())
     assert [(r["experiment"], r["agent"]) for r in report["rows"]] == [("fig3", a) for a in ("robust", "fifo")]
     assert all(r["episodes"] == 80 and r["seeds"] == 2 for r in report["rows"])
     assert "fig3 robust" in capsys.readouterr().err
     out = tmp_path / "a.json"
-    cli.main(f"atlas --figures fig3 --seeds 1 --episodes 20 --parts numbers --out {out}".split())
+    cli.main(f"lab atlas --figures fig3 --seeds 1 --episodes 20 --parts numbers --out {out}".split())
     rows = json.loads(out.read_text())["rows"]
     assert len(rows) == len(atlas.number_choices()) + len(atlas.ladder())
     cli.main(["lab", "atlas", "--draw", str(out)])

@@ -18,8 +18,8 @@ DESCRIPTION = "Reinforcement-learning agents that learn online what to remember.
 EXAMPLES = """\
 a start:
   recollect train --env CartPole-v1 --steps 20000
-  recollect evaluate runs/CartPole-v1-episodic-seed0
-  recollect view runs/CartPole-v1-episodic-seed0
+  recollect evaluate runs/CartPole-v1-general-seed0
+  recollect view runs/CartPole-v1-general-seed0
   recollect reproduce fig4 --preset robust
 `recollect COMMAND --help` shows a command's options."""
 

@@ -1,4 +1,4 @@
-"""``recollect sample``: an exact weighted sample of tables of any size, and estimates from it."""
+"""``recollect sample``: an exact weighted sample of tables of any size."""
 
 import argparse
 import concurrent.futures
@@ -405,7 +405,7 @@ def register(commands: Commands) -> None:
     """Add ``sample``."""
     sample = commands.add_parser(
         "sample",
-        help="an exact weighted sample of tables of any size, and estimates from it",
+        help="an exact weighted sample of tables of any size",
         epilog=NOTE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -75,7 +75,7 @@ def _port(text: str) -> int:
 
 def register(commands: Commands) -> None:
     """Add ``view``."""
-    look = commands.add_parser("view", help="a run, a recording, a figure or a benchmark report as a page to look at")
+    look = commands.add_parser("view", help="a run, an episode, a figure or a report as a page")
     look.add_argument(
         "paths",
         type=Path,
