@@ -101,7 +101,7 @@ learner.learn(20, folder="runs/errand").save("errand-agent")
 def test_the_readme_prints_what_it_says(tmp_path):
     """Its first program, and the line below it."""
     text = (ROOT / "README.md").read_text()
-    program, printed = re.search(r"^```python\n(.*?)^```\n\n    (.+)$", text, re.M | re.S).groups()
+    program, printed = re.search(r"^```python\n(.*?)^```\n\n    ([^\n]+)$", text, re.M | re.S).groups()
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == printed.strip()
