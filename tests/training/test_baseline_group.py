@@ -210,7 +210,6 @@ def test_what_is_not_finite_is_said():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"activation": "relu"}, r"does not know activation='relu' \(known: 'tanh'\)"),
         ({"bins": 7}, "multiple of bins=7"),
         ({"seeds": ()}, "at least one"),
     ],

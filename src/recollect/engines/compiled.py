@@ -102,4 +102,6 @@ def advance(
     over_blocks(work, len(fleet.blocks))
     record = jax.tree.unflatten(read.outputs.tree, fleet.stacked(found))
     new = fleet.unload()
-    return new._replace(sums=new.sums[:, :bins]), record
+    sums = np.array(new.sums[:, :bins])
+    sums[:, -1] += new.sums[:, bins:].sum(axis=1)  # episodes beyond the last bin count in it
+    return new._replace(sums=sums), record
