@@ -23,7 +23,7 @@ import numpy as np
 from recollect import cli
 from recollect.errors import FileError
 from recollect.store import checkpoints, files, provenance, run_folders
-from recollect.studies import plots, reproduce
+from recollect.studies import plan, plots, reproduce
 from recollect.training.batch import Progress, Result
 
 ARGUMENTS = ["fig4", "--episodes", "2500", "--seeds", "2"]
@@ -61,7 +61,7 @@ def install(setattr=setattr):
     """Put the stand-in in the place of the compiled loops, of the versions, which would start JAX, and of pictures."""
     setattr(reproduce, "begin", begin)
     setattr(reproduce, "state_like", state_like)
-    setattr(reproduce, "BASELINE_GROUP", 1)  # several groups, so that there is something to lose
+    setattr(plan, "BASELINE_GROUP", 1)  # several groups, so that there is something to lose
     setattr(run_folders, "versions", lambda: VERSIONS)
     setattr(plots, "draw_figure", lambda path: [])
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect import Learner, Reservoir, cli
+from recollect import Learner, RecollectError, Reservoir, cli
 from recollect.store import checkpoints, run_folders, trees
-from recollect.store.provenance import BITS_DEPEND_ON, versions
 from recollect.training.resuming import resume
 
 pytestmark = pytest.mark.slow
@@ -22,12 +21,6 @@ OF_THE_CLOCK = {"seconds", "steps_per_second"}
 def metrics(run):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name not in OF_THE_CLOCK} for line in lines]
-
-
-def written_here(run):
-    """Whether the same arithmetic is at work as when the run was written, so that bits can be compared."""
-    was, now = json.loads((run / "config.json").read_text())["versions"], versions()
-    return all(was[name] == now[name] for name in BITS_DEPEND_ON if name not in ("recollect", "xla_flags"))
 
 
 @pytest.fixture
@@ -48,13 +41,14 @@ def test_runs_are_listed_and_verified(name, capsys):
 
 
 def test_an_interrupted_learner_resumes(copied):
+    """On the steps of today's engine, which is why it has to be asked for; refused otherwise."""
     run = copied("learner-interrupted")
+    with pytest.raises(RecollectError, match="recollect"):
+        resume(run)
     learner = resume(run, allow_inexact=True)
     assert learner.steps == 400 and run_folders.summary(run)["status"] == "finished"
     expected = metrics(OLD / "learner-whole")
     assert [row["steps"] for row in metrics(run)] == [row["steps"] for row in expected]
-    if written_here(run):
-        assert metrics(run) == expected
 
 
 def test_a_finished_learner_is_left_as_it_is(copied):
@@ -77,8 +71,6 @@ def test_an_interrupted_figure_resumes(copied):
     assert cli.main(["resume", str(run), "--allow-inexact"]) == 0
     expected = metrics(OLD / "figure-whole")
     assert [row["episodes"] for row in metrics(run)] == [row["episodes"] for row in expected]
-    if written_here(run):
-        assert metrics(run) == expected
 
 
 def test_a_checkpoint_loads():

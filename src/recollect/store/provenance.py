@@ -49,6 +49,7 @@ def command_line() -> str:
 def native(value: Any) -> Any:
     """A number or array of NumPy's or JAX's as Python's own numbers and lists of them; anything else as it is.
 
+    >>> import numpy as np
     >>> native(np.int64(20)), native(np.float32(0.5)), native("text")
     (20, 0.5, 'text')
     """
@@ -58,6 +59,7 @@ def native(value: Any) -> Any:
 def plain(value: Any) -> Any:
     """What strict JSON can hold: NaN as null and infinities as words, tuples as lists, NumPy's numbers as Python's.
 
+    >>> import numpy as np
     >>> plain({"steps": np.int64(20), "sizes": np.arange(2), "rate": np.float32(0.5), "limit": np.inf})
     {'steps': 20, 'sizes': [0, 1], 'rate': 0.5, 'limit': 'inf'}
     """

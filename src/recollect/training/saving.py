@@ -130,6 +130,19 @@ def check_counts(found: checkpoints.Checkpoint) -> None:
         raise FileError(f"{found.path} is not a saved learner of {meta.get('copies')} copies")
 
 
+def refuse_forged_indices(agent: Any, outputs: int) -> None:
+    """Refuse a state that points outside of its own memory or actions, whoever runs it."""
+    stored, decision = getattr(agent, "memory", None), getattr(agent, "decision", None)
+    slots = None if stored is None else np.shape(stored.ranks)[-1]
+    bounds = [] if stored is None else [("ranks", stored.ranks, slots), ("slots", decision.slot, slots - 1)]
+    action = np.asarray(getattr(decision, "action", 0.0))
+    if action.dtype.kind in "iu":
+        bounds.append(("actions", action, outputs - 1))
+    for name, found, most in bounds:
+        if ((np.asarray(found) < 0) | (np.asarray(found) > most)).any():
+            raise FileError(f"the state is not sound: {name} are outside 0 to {most}")
+
+
 def restore(learner: Any, found: checkpoints.Checkpoint, allow_inexact: bool) -> None:
     """Put a fresh learner where the checkpoint was made."""
     meta, arrays = found.meta, found.arrays
@@ -144,7 +157,9 @@ def restore(learner: Any, found: checkpoints.Checkpoint, allow_inexact: bool) ->
             kind = np.int64 if arrays["drawn"].dtype == np.int64 and action.dtype == np.int32 else action.dtype
             blank["drawn"] = np.zeros((learner.copies, *action.shape), kind)
         kept = trees.restore({name: arrays[name] for name in blank if name in arrays}, blank)
-        learner._packed = learner.host.pack(Live(*state["live"]))
+        live = Live(*state["live"])
+        refuse_forged_indices(live.agent, learner.actions.outputs)
+        learner._packed = learner.host.pack(live)
         learner.normalizer.restore(state["normalizer"])
     except FileError as error:
         raise FileError(f"{found.path}: {error}") from error

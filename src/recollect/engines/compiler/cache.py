@@ -7,8 +7,11 @@ A file is the SHA-256 of the code and the code; one that does not fit its sum is
 import contextlib
 import hashlib
 import os
-import tempfile
+import re
 from pathlib import Path
+
+from recollect.errors import RecollectError
+from recollect.store import files
 
 LARGEST = 2**28
 """Bytes that are kept in all; the oldest files go first."""
@@ -46,24 +49,18 @@ def put(key: str, code: bytes) -> None:
     path = _file(key)
     if path is None:
         return
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RecollectError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-            raise
+        files.replace(path, hashlib.sha256(code).digest() + code)
         _tidy(path.parent)
 
 
 def _tidy(where: Path) -> None:
-    """Remove the oldest files beyond the limit."""
-    files = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in where.glob("*.o")), reverse=True)
+    """Remove the oldest of our own files beyond the limit, which are those named by a sum."""
+    ours = (f for f in where.glob("*.o") if re.fullmatch("[0-9a-f]{64}[.]o", f.name))
+    kept = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in ours), reverse=True)
     total = 0
-    for _, size, file in files:
+    for _, size, file in kept:
         total += size
         if total > LARGEST:
             file.unlink(missing_ok=True)
