@@ -9,8 +9,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from recollect.view import format as recording
 from recollect.view import page
 
@@ -29,6 +27,8 @@ SHOTS = {
 
 def main() -> None:
     """Take them all."""
+    from playwright.sync_api import sync_playwright
+
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = next(found for name in BROWSERS if (found := shutil.which(name)))
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

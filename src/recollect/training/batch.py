@@ -76,10 +76,10 @@ def train_iter(
     lengths = {"max_steps": max_steps, "max_episode_length": max_episode_length, "records_per_call": records_per_call}
     varied = any(np.ndim(leaf) for leaf in jax.tree.leaves(agent))
     check(seeds, episodes, bins, varied=varied, **lengths)
+    bins = bins or default_bins(episodes)
+    pytree_group.refuse_too_large(agent, env, len(seeds), bins)
     chosen = choice.for_training(agent, env, engine, max_episode_length)
-    limits = Limits(
-        episodes, episodes // (bins or default_bins(episodes)), max_episode_length or ENDLESS, max_steps or ENDLESS
-    )
+    limits = Limits(episodes, episodes // bins, max_episode_length or ENDLESS, max_steps or ENDLESS)
     if _has_its_own_group(agent, env, chosen.engine, max_episode_length):
         assert isinstance(agent, RecurrentActorCritic)
         group: Group = baseline_group.BaselineGroup(agent, env, seeds, limits, records_per_call, state)  # type: ignore[arg-type]

@@ -30,6 +30,15 @@ def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[st
     return {"runs": runs, "collected": collected, "taken": np.int64(0)}
 
 
+def refuse_too_large(agent: Agent, env: Environment, seeds: int, bins: int) -> None:
+    """Refuse runs whose states do not fit, by their bytes, before anything is traced, compiled or allocated."""
+    needed = sum(
+        math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(state_like(agent, env, seeds, bins)).values()
+    )
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    refusing.too_large(needed, f"the states of {seeds} runs", "a smaller memory_size, or fewer seeds at once", limit)
+
+
 class PytreeGroup(Group):
     """Runs as ``recollect.engines.loop`` has them."""
 
@@ -48,10 +57,6 @@ class PytreeGroup(Group):
         self._agents = loop.broadcast(agent, len(seeds))
         bins = limits.episodes // limits.bin_size
         like = state_like(agent, env, len(seeds), bins)
-        needed = sum(math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(like).values())
-        limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-        fix = "a smaller memory_size, or fewer seeds at once"
-        refusing.too_large(needed, f"the states of {len(seeds)} runs", fix, limit)
         self._bins = Bins(len(seeds), bins, limits.bin_size, like["collected"]["query_vectors"].shape[2:])
         if state is None:
             self._runs, self._taken = loop.start(self._agents, env, jnp.array(seeds, jnp.uint32), bins), 0
