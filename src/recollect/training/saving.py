@@ -133,8 +133,10 @@ def check_counts(found: checkpoints.Checkpoint) -> None:
 def refuse_forged_indices(agent: Any, outputs: int) -> None:
     """Refuse a state that points outside of its own memory or actions, whoever runs it."""
     stored, decision = getattr(agent, "memory", None), getattr(agent, "decision", None)
-    slots = None if stored is None else np.shape(stored.ranks)[-1]
-    bounds = [] if stored is None else [("ranks", stored.ranks, slots), ("slots", decision.slot, slots - 1)]
+    bounds: list[tuple[str, Any, int]] = []
+    if stored is not None and decision is not None:
+        slots = np.shape(stored.ranks)[-1]
+        bounds = [("ranks", stored.ranks, slots), ("slots", decision.slot, slots - 1)]
     action = np.asarray(getattr(decision, "action", 0.0))
     if action.dtype.kind in "iu":
         bounds.append(("actions", action, outputs - 1))
