@@ -4,6 +4,7 @@ They differ in how that gradient goes on into the GRU: back through the episode 
 by a sensitivity that is carried along (``recollect.agents.realtime``).
 """
 
+import abc
 import dataclasses
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -100,9 +101,9 @@ class GatedActorCritic(Agent):
         v_next = jnp.where(timestep.terminated, 0.0, self.value(params, timestep.observation))
         return td.td_error(timestep.reward, self.discount, v_next, self.value(params, s))
 
+    @abc.abstractmethod
     def hidden(self, state: Any) -> Array:
         """The hidden state h_t that the last action was chosen by."""
-        raise NotImplementedError
 
     def explain(self, state: Any, timestep: TimeStep) -> dict[str, Any]:
         """The hidden state and the decision; see ``recollect.agents.explanation``."""
