@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from recollect.agents import explanation, memory, td
+from recollect.agents import base, explanation, memory, td
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
 from recollect.agents.convolution import Convolution
 from recollect.agents.distributions import CATEGORICAL, Distribution
@@ -369,14 +369,13 @@ class EpisodicActorCritic(Agent):
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
         return jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
 
-    def _write(self, state: State, s: Array, key: Array) -> kernel.State:
-        aged = kernel.age(state.memory, self.forgetting)
-        return memory.LAWS[self.memory].add(aged, s, self._given_weight(state, s), key)
+    def shown(self, state: State, s: Array) -> tuple[kernel.State, Array]:
+        """The memory that S_t is shown to, and the log of the weight it is shown with."""
+        return kernel.age(state.memory, self.forgetting), self._given_weight(state, s)
 
-    def write_chance(self, state: State, s: Array) -> Array:
-        """The chance of S_t to be stored."""
-        aged = kernel.age(state.memory, self.forgetting)
-        return memory.LAWS[self.memory].probabilities(aged, self._given_weight(state, s))[0]
+    def _write(self, state: State, s: Array, key: Array) -> kernel.State:
+        aged, log_weight = self.shown(state, s)
+        return memory.LAWS[self.memory].add(aged, s, log_weight, key)
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Recall a state, choose an action.
@@ -388,7 +387,7 @@ class EpisodicActorCritic(Agent):
         u = jax.random.uniform(key, (1 + self.actions.draws,))
         s = self.see(state.params, observation)
         if self.write == "before":
-            state = state._replace(memory=self._write(state, s, jax.random.fold_in(key, 0)))
+            state = state._replace(memory=self._write(state, s, memory.early_key(key)))
         logits = self._query_logits(state.params, s, state.memory)
         slot, recalled = memory.recall(logits, state.memory.items, u[0])
         if self.empty_read == "current":
@@ -437,9 +436,9 @@ class EpisodicActorCritic(Agent):
         v = self.value(params, self.see(params, state.decision.observation))
         return td.td_error(timestep.reward - state.reward_rate, self._discount(), v_next, v)
 
-    def explain(self, state: State, timestep: TimeStep) -> dict[str, Any]:
+    def explain(self, state: State, timestep: TimeStep, turn: base.Turn | None = None) -> dict[str, Any]:
         """The memory, the query and the decision; see ``recollect.agents.explanation``."""
-        return explanation.of_memory(self, state, timestep)
+        return explanation.of_memory(self, state, timestep, turn)
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).

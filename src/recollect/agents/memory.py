@@ -22,6 +22,11 @@ def check_size(memory_size: int, law: str) -> None:
         raise ValueError(f"memory_size={memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST:,}")
 
 
+def early_key(key: Array) -> Array:
+    """The key of a write that comes before reading, from the one that the decision is drawn with."""
+    return jax.random.fold_in(key, 0)
+
+
 def query_logits(q: Array, items: Array, filled: Array, tau: Array) -> Array:
     """⟨q(S_t), S_i⟩/τ for each stored state; −inf for empty slots.
 

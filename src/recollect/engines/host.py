@@ -35,6 +35,12 @@ class Live(NamedTuple):
     agent: Any
 
 
+def keys_of(live: Live, time: Array) -> tuple[Array, Array]:
+    """The keys that a copy takes in what came with, and decides with, at its time step ``time``."""
+    key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)
+    return prng.at(key, time, 0), prng.at(key, time, 1)
+
+
 class Host:
     """The compiled calls for one agent at one size.
 
@@ -86,8 +92,7 @@ class Host:
         return jax.vmap(self._start_one)(seeds, copies)
 
     def _keys(self, live: Live) -> tuple[Array, Array]:
-        key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)
-        return prng.at(key, live.time, 0), prng.at(key, live.time, 1)
+        return keys_of(live, live.time)
 
     def _begin(self, packed: Array, rows: Array) -> tuple[Array, Array]:
         """First actions at the first observations, which are the rows."""
