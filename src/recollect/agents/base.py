@@ -85,6 +85,14 @@ class Agent(abc.ABC):
         del state
         return jnp.full(observations.shape[0], jnp.nan)
 
+    def query_entropy(self, state: Any) -> Array:
+        """[]: −Σ Q log Q of the query that the decision under way was made with, in nats.
+
+        NaN where there was nothing to recall, and for an agent that has no such thing.
+        """
+        del state
+        return jnp.full((), jnp.nan)
+
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""
         key_learn, key_begin = jax.random.split(key)

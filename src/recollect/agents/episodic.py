@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from recollect.agents.base import Agent, TimeStep, check_choice, check_count, ch
 from recollect.agents.convolution import Convolution
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.encoders import ENCODERS, Encoder, encode, forget, init_encoder
-from recollect.agents.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, affine, apply_network, init_network
+from recollect.agents.networks import ACTIVATIONS, INITIALIZERS, Network, affine, apply_network, init_network, scaled
 from recollect.reservoir import kernel
 
 NETWORKS = ("value", "policy", "query", "write")
@@ -95,11 +94,6 @@ class State(NamedTuple):
     reward_rate: Array  # r̄, 0 unless the objective is "average"
     encoder: Encoder | None
     squares: Any = ()  # RMSProp's mean squares of every parameter's direction
-
-
-def scaled(layers: Iterable[Layer], gain: Any) -> Network:
-    """The layers with their weights, not their biases, times a factor."""
-    return tuple(layer._replace(weight=layer.weight * gain) for layer in layers)
 
 
 @register
@@ -326,6 +320,11 @@ class EpisodicActorCritic(Agent):
         """
         return memory.query_probabilities(self._query_logits(params, s, stored))
 
+    def query_entropy(self, state: State) -> Array:
+        """Of the query at the decision under way; NaN where there was nothing to recall."""
+        s = self.see(state.params, state.decision.observation)
+        return memory.measured_entropy(self._query_logits(state.params, s, state.memory))
+
     # -- the loop's three functions
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
@@ -490,7 +489,8 @@ class EpisodicActorCritic(Agent):
             rate = getattr(self, f"{of or name}_rate")
             pairs = zip(getattr(params, name), getattr(direction, name), strict=True)
             return tuple(
-                Layer(moved(p.weight, d.weight, rate), moved(p.bias, d.bias, rate * self.bias_rate)) for p, d in pairs
+                p._replace(weight=moved(p.weight, d.weight, rate), bias=moved(p.bias, d.bias, rate * self.bias_rate))
+                for p, d in pairs
             )
 
         theta = moved(params.temperature, direction.temperature, self.query_rate)

@@ -251,6 +251,14 @@ class GeneralActorCritic(Agent):
         )
         return states, self.memory.keys(state.memory, states, state.time)
 
+    def query_entropy(self, state: State) -> Array:
+        """Of the query at the decision under way; NaN where there was nothing to recall."""
+        actor, (_, keys) = state.params.actor, self.stored(state)
+        features = self.units.outputs(actor.units, state.units.actor)
+        return memory.measured_entropy(
+            self.query_logits(actor, state.decision.inputs, features, keys, state.memory.filled)
+        )
+
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show the state to the memory (or empty it at the end of the episode)."""
         return self.update(state, timestep, key, active)[0]

@@ -55,6 +55,11 @@ def query_entropy(logits: Array) -> Array:
     return jnp.where(jnp.any(stored), -jnp.sum(jnp.where(stored, jnp.exp(log_q) * log_q, 0.0)), 0.0)
 
 
+def measured_entropy(logits: Array) -> Array:
+    """``query_entropy`` for looking at: NaN while the memory is empty."""
+    return jnp.where(jnp.any(logits > -jnp.inf), query_entropy(logits), jnp.nan)
+
+
 def query_probabilities(logits: Array) -> Array:
     """Q(S_i | M_t) of every slot; 0 where it is empty.
 

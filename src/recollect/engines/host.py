@@ -67,6 +67,7 @@ class Host:
         self.watch: Callable = jax.jit(functools.partial(self._step, learn=False), donate_argnums=0)
         self.forget: Callable = jax.jit(self._forget, donate_argnums=0)
         self.write_weights: Callable = jax.jit(self._write_weights)
+        self.query_entropies: Callable = jax.jit(self._query_entropies)
         self._unpack_all: Callable = jax.jit(jax.vmap(self._unpack))
         self._pack_all: Callable = jax.jit(jax.vmap(self._pack))
 
@@ -173,6 +174,10 @@ class Host:
             return self.agent.write_weights(self._unpack(packed).agent, seen)
 
         return jax.vmap(one)(packed, observations)
+
+    def _query_entropies(self, packed: Array) -> Array:
+        """[copy]: of the query at each copy's decision under way; NaN for agents that have no such thing."""
+        return jax.vmap(lambda one: self.agent.query_entropy(self._unpack(one).agent))(packed)
 
     # -- the state as one array of int32, whose bits are those of every leaf
 
