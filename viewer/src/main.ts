@@ -52,10 +52,11 @@ class Show {
   }
 
   show(documents: Page[], keep = false): void {
-    const before = this.theatres.map((theatre) => (theatre.checkpoint === theatre.recording.episodes.length - 1 ? null : theatre.checkpoint));
+    // Who looks at the newest agent goes on doing so; of an earlier one, the place among the others may be another now.
+    const before = this.theatres.map((theatre) => (theatre.checkpoint === theatre.recording.episodes.length - 1 ? null : theatre.recording.episodes[theatre.checkpoint].trained));
     this.parts = documents.map((found) => this.part(found));
     this.theatres = this.parts.filter((part) => part instanceof Theatre);
-    if (keep) this.theatres.forEach((theatre, k) => (theatre.checkpoint = before[k] ?? theatre.checkpoint));
+    if (keep) this.theatres.forEach((theatre, k) => (theatre.checkpoint = theatre.trainedFor(before[k]) ?? theatre.checkpoint));
     this.stage.replaceChildren(...this.parts.map((part) => part.element));
     this.stage.classList.toggle("several", this.parts.length > 1);
     this.transport.element.hidden = !this.theatres.length;
