@@ -184,7 +184,9 @@ def informant(length, decisions=1):
     def look(place, told, shown):
         chain = (place >= 1) & (place <= length)
         asked = place > length
-        return seen(*(chain & b for b in bits(shown, 3)), chain & told, chain & ~told, ~asked, asked, place - length == 1)
+        return seen(
+            *(chain & b for b in bits(shown, 3)), chain & told, chain & ~told, ~asked, asked, place - length == 1
+        )
 
     def reset(u):
         right, at = jnp.floor(3 * u[0]), 1 + jnp.floor(length * u[1])
@@ -288,13 +290,17 @@ def build(names):
     return start, step
 
 
+def _made(agent, options):
+    return named.make(agent, **{k: tuple(x) if isinstance(x, list) else x for k, x in options.items()})
+
+
 def search(plan, steps, blocks, limit):
     """Rows of a task and a variant: the returns of every seed over ``blocks`` parts of the run."""
     names, variants = plan.get("tasks", list(TASKS)), plan["variants"]
     first, seeds = plan["first_seed"], plan["seeds"]
     count = {t: seeds.get(t, seeds["others"]) if isinstance(seeds, dict) else seeds for t in names}
     runs = [(v, t, s) for v in variants for t in names for s in range(first, first + count[t])]
-    made = {v: named.make(plan.get("agent", "general"), **plan.get("base", {}) | own) for v, own in variants.items()}
+    made = {v: _made(plan.get("agent", "general"), plan.get("base", {}) | own) for v, own in variants.items()}
     agents = jax.tree.map(lambda *x: jnp.array(x, jnp.float32), *(made[v] for v, _, _ in runs))
     task = jnp.array([names.index(t) for _, t, _ in runs])
     keys = jax.vmap(lambda s: jax.random.fold_in(jax.random.key(11), s))(jnp.array([s for _, _, s in runs]))
@@ -341,7 +347,9 @@ def show(rows):
             _, _, _, low, best, mark = TASKS[task]
             score.append(np.nanmean((last - low) / (best - low)))
             ever = np.nanmax(curve, axis=1) >= mark
-            cells.append(f"{task} {np.nanmean(last):.3g} ({int((last >= mark).sum())} of {len(last)}, ever {ever.sum()})")
+            cells.append(
+                f"{task} {np.nanmean(last):.3g} ({int((last >= mark).sum())} of {len(last)}, ever {ever.sum()})"
+            )
         print(f"{variant:24s} {np.mean(score):.3f} | " + " | ".join(cells))
 
 
