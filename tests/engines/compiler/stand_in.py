@@ -31,5 +31,6 @@ class StandIn:
     def wait(self):
         pass
 
-    def program(self, routines):
+    def program(self, routines, often=True):
+        del often
         return OnHost(routines)

@@ -20,7 +20,7 @@ THREADS = 32
 
 MAJOR, MINOR, PROCESSORS = 75, 76, 16  # CUdevice_attribute
 REGISTERS, LOCAL_BYTES = 4, 3  # CUfunction_attribute
-MAX_REGISTERS, INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE, VERBOSE = 0, 3, 4, 5, 6, 12  # CUjit_option
+MAX_REGISTERS, INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE, LEVEL, VERBOSE = 0, 3, 4, 5, 6, 7, 12  # CUjit_option
 PTX = 1  # CUjitInputType
 
 
@@ -135,9 +135,9 @@ class Gpu:
         self.here()
         _call("cuCtxSynchronize")
 
-    def program(self, routines: Sequence[Routine], registers: int | None = None) -> "GpuProgram":
+    def program(self, routines: Sequence[Routine], often: bool = True, registers: int | None = None) -> "GpuProgram":
         """Routines, translated and loaded."""
-        return GpuProgram(self, routines, registers)
+        return GpuProgram(self, routines, often, registers)
 
 
 def _size(count: int) -> ctypes.c_size_t:
@@ -150,26 +150,27 @@ class GpuProgram:
     Args:
         gpu: where.
         routines: the work of their threads.
+        often: whether they run so often that speed is worth a longer time to translate.
         registers: most that a thread may have (None: as the driver likes).
     """
 
-    def __init__(self, gpu: Gpu, routines: Sequence[Routine], registers: int | None = None):
+    def __init__(self, gpu: Gpu, routines: Sequence[Routine], often: bool = True, registers: int | None = None):
         self._gpu = gpu
         self.assembly = ptx.assembly(ptx.for_gpu(routines), gpu.capability)
         self.log = ""
         gpu.here()
         self._module = ctypes.c_void_p()
-        code = self._translated(registers)
+        code = self._translated({LEVEL: 4 if often else 1} | ({} if registers is None else {MAX_REGISTERS: registers}))
         _call("cuModuleLoadData", ctypes.byref(self._module), code)
         self._functions = {r.name: (self._function(r.name), r.arguments) for r in routines}
 
-    def _translated(self, registers: int | None) -> bytes:
+    def _translated(self, options: dict[int, int]) -> bytes:
         version = ctypes.c_int()
         _call("cuDriverGetVersion", ctypes.byref(version))
-        key = f"{self.assembly}\ncubin {self._gpu.capability} {registers} {version.value} {self._gpu.name}"
+        key = f"{self.assembly}\ncubin {self._gpu.capability} {options} {version.value} {self._gpu.name}"
         if (found := cache.get(key)) is not None:
             return found
-        code, self.log = _translate(self.assembly, registers)
+        code, self.log = _translate(self.assembly, options)
         cache.put(key, code)
         return code
 
@@ -197,14 +198,12 @@ class GpuProgram:
         return found
 
 
-def _translate(assembly: str, registers: int | None) -> tuple[bytes, str]:
+def _translate(assembly: str, more: dict[int, int]) -> tuple[bytes, str]:
     """Machine code of PTX, and what the driver's compiler said."""
     room = 1 << 16
     info, error = ctypes.create_string_buffer(room), ctypes.create_string_buffer(room)
     options = {INFO_LOG: ctypes.addressof(info), INFO_SIZE: room, ERROR_LOG: ctypes.addressof(error)}
-    options |= {ERROR_SIZE: room, VERBOSE: 1}
-    if registers is not None:
-        options[MAX_REGISTERS] = registers
+    options |= {ERROR_SIZE: room, VERBOSE: 1, **more}
     names = (ctypes.c_int * len(options))(*options)
     values = (ctypes.c_void_p * len(options))(*options.values())
     state, text = ctypes.c_void_p(), assembly.encode() + b"\0"

@@ -63,13 +63,14 @@ class GridProgram:
         device: where.
         step: what to compile; its state, and no outputs.
         shared: for each leaf of the inputs, whether all runs have one value of it.
+        often: whether it is run so often that speed is worth a longer time to compile.
         options: as the device's ``program`` takes them.
     """
 
-    def __init__(self, device: Any, step: Step, shared: Sequence[bool], **options: Any):
+    def __init__(self, device: Any, step: Step, shared: Sequence[bool], often: bool = True, **options: Any):
         self.device, self.state, self.inputs, self.shared = device, step.state, step.inputs, list(shared)
-        self.kernel: Kernel = emit_thread(step, shared)
-        self.loaded = device.program([Routine("run", self.kernel.text, STEP)], **options)
+        self.kernel: Kernel = emit_thread(step, shared, often=often)
+        self.loaded = device.program([Routine("run", self.kernel.text, STEP)], often=often, **options)
 
 
 class Grid:
@@ -85,7 +86,7 @@ class Grid:
         self.device, self.layout, self.runs = device, layout, runs
         self.blocks = -(-runs // BLOCK)
         self.offsets = Offsets(layout.shapes, layout.kinds)
-        self._copies = device.program(COPIES)
+        self._copies = device.program(COPIES, often=False)
         self._held: list[int] = []
         weakref.finalize(self, _release, device, self._held)
         self.arena = self._allocate(self.blocks * 2 * self.offsets.bytes)

@@ -14,7 +14,7 @@ from recollect.engines.compiler.plan import (
 )
 from recollect.engines.compiler.writer import VECTOR, Buffer, Value, Writer, ramp_mask
 
-UNROLL = {"lanes": 100, "single": 8, "thread": 100}
+UNROLL = {"lanes": 100, "single": 8, "thread": 100, "once": 0}
 """Instructions of a loop's body that is written out several times rather than looped over, about."""
 
 

@@ -29,9 +29,9 @@ OWN = 1 << 16
 class ThreadWriter(Writer):
     """Writes the lanes' code for one lane."""
 
-    def __init__(self) -> None:
+    def __init__(self, often: bool = True) -> None:
         super().__init__(BLOCK)
-        self.way = "thread"
+        self.way = "thread" if often else "once"
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
@@ -151,8 +151,10 @@ class Kernel:
     kernels: int
 
 
-def emit_thread(step: Step, shared: Sequence[bool], name: str = "run") -> Kernel:
+def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bool = True) -> Kernel:
     """A step, which has no outputs, as the work of one thread.
+
+    ``often``: whether speed is worth longer code, which takes longer to compile.
 
     Raises:
         Unsupported: for what a GPU cannot do with the processor's bits.
@@ -161,7 +163,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run") -> Kernel
         raise Unsupported(why)
     if step.outputs.shapes:
         raise ValueError("a step for a GPU changes its state and has no outputs")
-    w, count = ThreadWriter(), len(step.state.shapes)
+    w, count = ThreadWriter(often), len(step.state.shapes)
     state, inputs = step.leaves[:count], step.leaves[count:]
     body = emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
     allocas, own = pool.placed(w.arrays, w.scopes[0].lines)
