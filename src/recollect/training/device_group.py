@@ -72,8 +72,9 @@ class DeviceGroup(Group):
 
     def advance(self) -> Sequence[dict[str, Any]]:
         """One call of the GPU; gives the bins that it completed."""
-        self._runs.advance(self._records)
-        self._taken += self._records * loop.RECORD
+        records = min(self._records, -(-(self._limits.max_steps - self._taken) // loop.RECORD))
+        self._runs.advance(records)
+        self._taken += records * loop.RECORD
         self._steps, self._episodes, self._faults = self._runs.counters()
         complete = np.minimum(self._episodes.astype(np.int64) // self._limits.bin_size, self._bins.bins)
         some = bool((complete > self._bins.complete).any())

@@ -37,6 +37,8 @@ def _library() -> Any:
 def _call(function: str, *arguments: Any) -> None:
     """A function of the driver; what it refuses is an error with its name."""
     library = _library()
+    if library is None:
+        raise RecollectError("no NVIDIA driver is installed (libcuda is not found)")
     code = getattr(library, function)(*arguments)
     if code:
         text = ctypes.c_char_p()

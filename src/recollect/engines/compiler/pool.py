@@ -12,24 +12,25 @@ ADDRESS = re.compile(r"  (%\w+) = getelementptr inbounds \w+, ptr (%\w+), i64 (\
 START = re.compile(r"([lw])(\d+):")
 
 
-def placed(arrays: Mapping[str, int], lines: Sequence[str]) -> tuple[list[str], int]:
-    """Lines that give every array its memory, and the bytes of what they share.
+def places(arrays: Mapping[str, int], lines: Sequence[str], still: bool = False) -> tuple[dict[str, int], int]:
+    """Where each array begins in memory that they share, and how much that is, in bytes.
 
-    An array whose places are all constants is left to LLVM, which makes registers of it.
+    ``still``: whether those are placed, too, of which only constant places are used. Without, LLVM makes registers of
+    them.
     """
     loops, owner, spans, moving = _loops(lines), dict(zip(arrays, arrays, strict=True)), {}, set()
     for at, line in enumerate(lines):
         found = ADDRESS.match(line)
         if found and (array := owner.get(found[2])) is not None:
             owner[found[1]] = array
-            if found[3].startswith("%") or owner.get(found[2]) != found[2]:
+            if found[3].startswith("%") or array != found[2]:
                 moving.add(array)
         for name in NAME.findall(line):
             if (array := owner.get(name)) is not None:
                 first, last = loops[at]
                 low, high = spans.get(array, (first, last))
                 spans[array] = (min(low, first), max(high, last))
-    return _text(arrays, {a: spans[a] for a in arrays if a in spans and a in moving})
+    return _first_fit(arrays, {a: span for a, span in spans.items() if still or a in moving})
 
 
 def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:
@@ -49,10 +50,10 @@ def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:
     return spans
 
 
-def _text(arrays: Mapping[str, int], spans: Mapping[str, tuple[int, int]]) -> tuple[list[str], int]:
-    """First fit, in the order in which arrays are first needed."""
+def _first_fit(arrays: Mapping[str, int], spans: Mapping[str, tuple[int, int]]) -> tuple[dict[str, int], int]:
+    """In the order in which arrays are first needed."""
     live: list[tuple[int, int, int]] = []  # last line, start, end in bytes
-    lines, total = [], 0
+    found, total = {}, 0
     for name in sorted(spans, key=lambda a: spans[a]):
         first, last = spans[name]
         live = sorted((entry for entry in live if entry[0] >= first), key=lambda entry: entry[1])
@@ -62,8 +63,6 @@ def _text(arrays: Mapping[str, int], spans: Mapping[str, tuple[int, int]]) -> tu
                 break
             at = max(at, high)
         live.append((last, at, at + size))
+        found[name] = at
         total = max(total, at + size)
-        lines.append(f"  {name} = getelementptr inbounds i8, ptr %pool, i64 {at}")
-    alone = [f"  {name} = alloca [{size} x i8], align 16" for name, size in arrays.items() if name not in spans]
-    shared = [f"  %pool = alloca [{total} x i8], align 16"] if total else []
-    return [*alone, *shared, *lines], total
+    return found, total

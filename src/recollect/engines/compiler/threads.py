@@ -7,7 +7,7 @@ processor that this runs on, where the threads come one after the other.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import pool
 from recollect.engines.compiler.affine import Index
@@ -22,7 +22,7 @@ from recollect.engines.compiler.writer import BYTES, STORED, TYPES, Buffer, Valu
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
 
-OWN = 1 << 16
+OWN = 1 << 12
 """Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
 
 
@@ -33,6 +33,7 @@ class ThreadWriter(Writer):
         super().__init__(BLOCK)
         self.way = "thread" if often else "once"
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
+        self.widths: dict[str, int] = {}  # name and bytes an element of those in the scratch space
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
     def type(self, kind: str, wide: bool, types: dict[str, str] = TYPES) -> str:
@@ -53,7 +54,8 @@ class ThreadWriter(Writer):
         """Memory of this thread, or in the scratch space."""
         name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
         if needed > OWN:
-            return Buffer(name, kind, True), needed * BLOCK
+            self.widths[name] = BYTES[kind]
+            return Buffer(name, kind, True), needed
         self.arrays[name] = needed
         return Buffer(name, kind, True, own=True), 0
 
@@ -166,15 +168,15 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
     w, count = ThreadWriter(often), len(step.state.shapes)
     state, inputs = step.leaves[:count], step.leaves[count:]
     body = emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
-    allocas, own = pool.placed(w.arrays, w.scopes[0].lines)
-    scratch = sum(size for _, size in body.scratch)
+    own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
+    far, far_bytes = pool.places(dict(body.scratch), w.scopes[0].lines, still=True)
     text = [
         *(line.replace("@g", f"@{name}_g") for line in w.tables.values()),
         f"define internal void @{name}_thread(i64 %thread, ptr noalias %arena, ptr noalias %given, "
         "ptr noalias %shared, ptr noalias %scratch, i64 %runs, i64 %count) #0 {",
         "entry:",
         *(line.replace("align 64", "align 4") for line in w.allocas),
-        *allocas,
+        *_own(w.arrays, own, own_bytes),
         "  %inside = icmp ult i64 %thread, %runs",
         "  br i1 %inside, label %first, label %out",
         "first:",
@@ -183,7 +185,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
         "  %lane4 = shl i64 %lane, 2",
         *_regions(step.state),
         *_inputs(step.inputs, shared),
-        *_scratch(body.scratch, scratch),
+        *_scratch(far, far_bytes, w.widths),
         "  br label %head",
         "head:",
         "  %k = phi i64 [ 0, %first ], [ %next, %last ]",
@@ -206,7 +208,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
         "}",
         *sorted(w.declared),
     ]
-    return Kernel(name, "\n".join(text) + "\n", scratch, own, len(body.plan.items))
+    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes, len(body.plan.items))
 
 
 def _regions(layout: Layout) -> list[str]:
@@ -244,16 +246,23 @@ def _inputs(layout: Layout, shared: Sequence[bool]) -> list[str]:
     return lines
 
 
-def _scratch(arrays: Sequence[tuple[str, int]], total: int) -> list[str]:
+def _own(arrays: Mapping[str, int], places: Mapping[str, int], total: int) -> list[str]:
+    """Memory that a thread has for itself."""
+    lines = [f"  {name} = alloca [{size} x i8], align 16" for name, size in arrays.items() if name not in places]
+    lines.append(f"  %pool = alloca [{max(total, 16)} x i8], align 16")
+    return lines + [f"  {name} = getelementptr inbounds i8, ptr %pool, i64 {at}" for name, at in places.items()]
+
+
+def _scratch(places: Mapping[str, int], total: int, widths: Mapping[str, int]) -> list[str]:
+    """Memory for what is too large for that: as that of the state, in blocks."""
     lines = [
-        f"  %at_scratch = mul i64 %block, {total}",
+        f"  %at_scratch = mul i64 %block, {total * BLOCK}",
         "  %scratch_0 = getelementptr inbounds i8, ptr %scratch, i64 %at_scratch",
         "  %scratch_4 = getelementptr inbounds i8, ptr %scratch_0, i64 %lane4",
+        "  %scratch_1 = getelementptr inbounds i8, ptr %scratch_0, i64 %lane",
     ]
-    at = 0
-    for name, size in arrays:
-        lines.append(f"  {name} = getelementptr inbounds i8, ptr %scratch_4, i64 {at}")
-        at += size
+    for name, at in places.items():
+        lines.append(f"  {name} = getelementptr inbounds i8, ptr %scratch_{widths[name]}, i64 {at * BLOCK}")
     return lines
 
 
@@ -289,18 +298,18 @@ def _copied_back(layout: Layout, swapped: Sequence[bool]) -> list[str]:
             continue
         t, width = STORED[kind], BYTES[kind]
         lines += [
-            f"  %f{k} = getelementptr inbounds i8, ptr %fixed_{width}, i64 {offsets.starts[k]}",
+            f"  %back_array{k} = getelementptr inbounds i8, ptr %fixed_{width}, i64 {offsets.starts[k]}",
             f"  br label %copy{k}",
             f"copy{k}:",
-            f"  %e{k} = phi i64 [ 0, %{before} ], [ %g{k}, %copy{k} ]",
-            f"  %x{k} = mul i64 %e{k}, {BLOCK}",
-            f"  %to{k} = getelementptr inbounds {t}, ptr %f{k}, i64 %x{k}",
-            f"  %from{k} = getelementptr inbounds i8, ptr %to{k}, i64 {size}",
-            f"  %c{k}v = load {t}, ptr %from{k}, align {width}",
-            f"  store {t} %c{k}v, ptr %to{k}, align {width}",
-            f"  %g{k} = add i64 %e{k}, 1",
-            f"  %d{k} = icmp ult i64 %g{k}, {elements}",
-            f"  br i1 %d{k}, label %copy{k}, label %copied{k}",
+            f"  %back_at{k} = phi i64 [ 0, %{before} ], [ %back_next{k}, %copy{k} ]",
+            f"  %back_place{k} = mul i64 %back_at{k}, {BLOCK}",
+            f"  %back_to{k} = getelementptr inbounds {t}, ptr %back_array{k}, i64 %back_place{k}",
+            f"  %back_from{k} = getelementptr inbounds i8, ptr %back_to{k}, i64 {size}",
+            f"  %back_value{k} = load {t}, ptr %back_from{k}, align {width}",
+            f"  store {t} %back_value{k}, ptr %back_to{k}, align {width}",
+            f"  %back_next{k} = add i64 %back_at{k}, 1",
+            f"  %back_more{k} = icmp ult i64 %back_next{k}, {elements}",
+            f"  br i1 %back_more{k}, label %copy{k}, label %copied{k}",
             f"copied{k}:",
         ]
         before = f"copied{k}"
