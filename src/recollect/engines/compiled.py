@@ -22,7 +22,8 @@ LEAST_BINS = 128
 """Rows of the sums of every compiled loop, so that one serves most numbers of bins."""
 
 
-def _rows(bins: int) -> int:
+def rows_for(bins: int) -> int:
+    """Rows of the sums in compiled loops for a number of bins."""
     return max(LEAST_BINS, 1 << (bins - 1).bit_length())
 
 
@@ -81,7 +82,7 @@ def advance(
     numbers = [np.asarray(x) for x in jax.tree.leaves(agents)]
     count, (bins, _) = len(runs.steps), runs.sums.shape[1:]
     same = [bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers]
-    rows = _rows(bins)
+    rows = rows_for(bins)
     tree = jax.tree.structure(agents)
     lanes = lanes_for(count, _traced(tree, env, rows)[0].state)
     step, read = _programs(tree, env, rows, lanes, (*same, *(True,) * 4))
