@@ -3,9 +3,9 @@
     python benchmarks/coverage.py --out benchmarks/coverage.json
 
 A population of lognormal weights; values in proportion to the weights but for noise (correlated), values that have
-nothing to do with them (uncorrelated), which no weighted sample suits, and values of which all but one in a hundred are 0
-(rare), which no small sample suits. Beside the interval that is offered, the plain one: 1.96 standard errors to either
-side. Lengths are compared where the plain one has any.
+nothing to do with them (uncorrelated), which no weighted sample suits, and values of which all but one in a hundred
+are 0 (rare), which no small sample suits. Beside the interval that is offered, the plain one: 1.96 standard errors to
+either side. Lengths are compared where the plain one has any.
 """
 
 import argparse

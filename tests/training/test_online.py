@@ -71,7 +71,8 @@ def trained(tmp_path_factory):
 def test_the_query_entropy_of_a_row_is_the_mean_over_decisions_since_the_last(tmp_path):
     env, agent = {"env": "recollect/TMaze-v0", "env_options": {"length": 4}}, EpisodicActorCritic(memory_size=3)
     Learner(agent, **env).learn(1000, log_every=400, folder=tmp_path / "run")
-    found = [json.loads(line)["query_entropy"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(row)["query_entropy"] for row in rows]
     other, means = Learner(agent, **env), []
     for end in (400, 800, 1000):
         seen = []

@@ -93,7 +93,7 @@ def test_what_gives_way_to_its_equal_is_recorded_as_the_law_decided(monkeypatch,
     episode = episodes.record(learner, seed=5)["episodes"][0]
     found = {k: recording.decode(v) for k, v in episode["memory"]["stays"].items()}
     law, delay = agents_memory.LAWS[agent.memory], int(agent.write == "after")
-    state, arrivals = law.init(agent.memory_size, {"seen": jnp.zeros(2), "step": jnp.zeros((), jnp.int32)}), 0
+    state = law.init(agent.memory_size, {"seen": jnp.zeros(2), "step": jnp.zeros((), jnp.int32)})
     weight = agent.log_write_weight(learner.state().params, jnp.ones(2))
     for t, now in enumerate(lives[1:]):  # the first is from before the episode
         if not delay:
