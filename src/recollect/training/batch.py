@@ -13,12 +13,11 @@ import jax
 import numpy as np
 
 from recollect.agents.base import Agent
-from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.engines import choice, forking, recurrent
+from recollect.engines import choice, forking
 from recollect.envs.base import Environment
-from recollect.training import baseline_group, pytree_group, refusing
+from recollect.training import refusing
 from recollect.training.bins import default_bins
-from recollect.training.group import Group, Limits
+from recollect.training.group import Group, Limits, refuse_too_large
 from recollect.training.reports import Progress, Result
 
 ENDLESS = 2**31 - 1
@@ -39,18 +38,6 @@ def check(
         raise ValueError("seeds must lie between 0 and 2^31 - 1")
     if bins is not None and episodes % bins:
         raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
-
-
-def state_like(agent: Agent, env: Environment, seeds: int, bins: int, engine: str = "auto") -> dict[str, Any]:
-    """The form of what ``Progress.snapshot`` returns, found without computing or compiling anything."""
-    module = baseline_group if _has_its_own_group(agent, env, engine) else pytree_group
-    return module.state_like(agent, env, seeds, bins)  # type: ignore[arg-type]
-
-
-def _has_its_own_group(agent: Agent, env: Environment, engine: str, max_episode_length: int | None = None) -> bool:
-    """Whether runs of the recurrent baseline are kept as its own compiled loop has them."""
-    known = isinstance(agent, RecurrentActorCritic) and recurrent.why_not(agent, env) is None
-    return known and engine in ("auto", "cpu") and max_episode_length is None
 
 
 def train_iter(
@@ -77,14 +64,10 @@ def train_iter(
     varied = any(np.ndim(leaf) for leaf in jax.tree.leaves(agent))
     check(seeds, episodes, bins, varied=varied, **lengths)
     bins = bins or default_bins(episodes)
-    pytree_group.refuse_too_large(agent, env, len(seeds), bins)
+    refuse_too_large(agent, env, len(seeds), bins)
     chosen = choice.for_training(agent, env, engine, max_episode_length)
     limits = Limits(episodes, episodes // bins, max_episode_length or ENDLESS, max_steps or ENDLESS)
-    if _has_its_own_group(agent, env, chosen.engine, max_episode_length):
-        assert isinstance(agent, RecurrentActorCritic)
-        group: Group = baseline_group.BaselineGroup(agent, env, seeds, limits, records_per_call, state)  # type: ignore[arg-type]
-    else:
-        group = pytree_group.PytreeGroup(chosen.engine, agent, env, seeds, limits, records_per_call, state)
+    group = Group(chosen.engine, agent, env, seeds, limits, records_per_call, state)
     refusing.not_finite(env, seeds, group.faults)
     while not group.over:
         new_bins = group.advance()
@@ -119,9 +102,9 @@ def train(
         max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
         bins: how many equal parts the metrics are averaged over (default: the largest number up to 100 that divides).
         records_per_call: how much one compiled call does; results do not depend on it. None: what suits the engine.
-        engine: what runs the loop: "jax" runs everything; "cpu" (the episodic agent and the recurrent baseline on the
-            secret informant) and "cuda" (the episodic agent there) are many times faster; "auto" takes the fastest that
-            can serve. One that cannot is refused with the reason. ``Result.engine`` says which it was.
+        engine: what runs the loop: "jax" runs everything; "cpu" (what the step compiler knows, which is every agent of
+            this library) and "cuda" (the episodic agent on the secret informant) are many times faster; "auto" takes
+            the fastest that can serve. One that cannot is refused with the reason; ``Result.engine`` says which it was.
         on_progress: called after each compiled call.
     """
     result = None

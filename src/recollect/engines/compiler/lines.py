@@ -235,7 +235,8 @@ class Lines(Reductions):
         buffer = self.several[n.ins[0].id][n.params]
         if n.id in self.targets:
             whole = self.targets[n.id]
-            self._copy(buffer, whole, n.size)
+            if whole != buffer:
+                self._copy(buffer, whole, n.size)
             buffer = whole
         if n.shape == ():
             self.scalars[n.id] = self.w.load(buffer, affine.ZERO)

@@ -36,10 +36,10 @@ class Nests:
         self.going: Value | None = None  # in a loop that not all lanes are in: those that are
         self.plan: Plan
 
-    def allocate(self, size: int, kind: str) -> Buffer:
-        """Memory for an array of this step."""
-        lanes = self.w.lanes > 1
-        count = max(1, size) * self.w.lanes
+    def allocate(self, size: int, kind: str, shared: bool = False) -> Buffer:
+        """Memory for an array of this step; ``shared``: one for all lanes."""
+        lanes = self.w.lanes > 1 and not shared
+        count = max(1, size) * (1 if shared else self.w.lanes)
         name = f"%b{self.w.serial()}"
         width = 1 if kind == "b" else 4
         if count * width > SMALL * (VECTOR if lanes else 1):

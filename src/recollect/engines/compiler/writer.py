@@ -334,6 +334,7 @@ class Writer:
         step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
         if buffer.lanes or step:
             value = self.widen(value)
+        assert buffer.lanes or step or not value.wide, "a value of each lane has no place where there is one for all"
         if step not in (0, 1):
             self.scatter(buffer, self.index_value(place), value, None)
             return
@@ -363,8 +364,20 @@ class Writer:
         del t
         return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
 
+    def moved(self, buffer: Buffer, at: Value) -> Buffer:
+        """The memory from a computed place on that is the same for all lanes."""
+        step = self.do("mul", at, self.const("i", self.lanes)) if buffer.lanes else at
+        far = self.cast("zext", step, "l")
+        kind = STORED[buffer.kind]
+        return buffer._replace(pointer=self.new(f"getelementptr inbounds {kind}, ptr {buffer.pointer}, i64 {far.text}"))
+
+    def _where(self, where: Value | None, value: Value, otherwise: Callable[[], Value]) -> Value:
+        return value if where is None else self.choose(where, value, otherwise())
+
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """Elements at computed places."""
+        if buffer.lanes and not at.wide:
+            return self.load(self.moved(buffer, at), affine.ZERO)
         wide = at.wide or buffer.lanes
         kind, where = buffer.kind, self._addresses(buffer, at)
         t = self.type(kind, wide, STORED)
@@ -385,6 +398,10 @@ class Writer:
 
     def scatter(self, buffer: Buffer, at: Value, value: Value, where: Value | None) -> None:
         """Put elements at computed places, those for which ``where`` holds."""
+        if buffer.lanes and not at.wide:
+            there = self.moved(buffer, at)
+            self.store(there, affine.ZERO, self._where(where, value, lambda: self.load(there, affine.ZERO)))
+            return
         wide = at.wide or buffer.lanes
         kind = buffer.kind
         value = self.widen(value) if wide else value
@@ -430,6 +447,14 @@ class Writer:
             return value.text
         bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
         return self.new(f"icmp eq i{self.width} {bits}, -1")
+
+    def largest(self, value: Value) -> Value:
+        """The largest of a whole number over the lanes: one for all of them."""
+        if not value.wide or self.lanes == 1:
+            return value
+        name, t = f"@llvm.vector.reduce.smax.v{self.width}i32", self.type("i", True)
+        self.declared.add(f"declare i32 {name}({t})")
+        return Value(self.new(f"call i32 {name}({t} {value.text})"), "i", False)
 
     def fold(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
         """The elements of a vector combined as a tree: halves together until one is left."""
