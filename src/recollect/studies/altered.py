@@ -145,9 +145,7 @@ def start(agent: EpisodicActorCritic, env: SecretInformant, seed: Any) -> Run:
     guess = jnp.asarray([float(env.actions) ** -(env.decisions - d) for d in range(env.decisions)], jnp.float32)
     zero, networks = jnp.zeros((), jnp.int32), Networks(state.params, state.params.policy, state.params.value)
     counts = Measures(jnp.zeros(()), jnp.zeros(()), jnp.zeros((len(env.states), 3)), jnp.zeros(SOURCES))
-    return Run(
-        key_run, zero, networks, state.memory, world, zero, guess, jnp.zeros(env.decisions, bool), counts
-    )
+    return Run(key_run, zero, networks, state.memory, world, zero, guess, jnp.zeros(env.decisions, bool), counts)
 
 
 def step(agent: EpisodicActorCritic, env: SecretInformant, run: Run, switches: Switches) -> Run:
