@@ -1,4 +1,4 @@
-"""The looping experiment: its update is the agent's, its measures are what they say, its switches cut one thing each."""
+"""The looping experiment: its update is the agent's, its measures are what they say, a switch cuts one thing."""
 
 import functools
 import json

@@ -11,7 +11,6 @@ from recollect.agents.base import TimeStep, check_count, register
 from recollect.agents.gated import Decision, GatedActorCritic, Parameters
 from recollect.agents.networks import GRU, Layer, apply_gru
 
-
 MOST_ROWS = 8
 """Steps that one product of the gradients takes in, at most."""
 
@@ -189,7 +188,7 @@ def backpropagate(gru: GRU, past: Past, unrolled: Unrolled, d_h: Array) -> GRU:
 
 
 def _products(past: Past, unrolled: Unrolled, d_gates: Array, longest: Array) -> tuple[Array, Array, Array]:
-    """The gradients by the gates' weights (of the input, of the hidden state) and biases, from those by their inputs."""
+    """Gradients by the gates' weights (of the input, of the hidden state) and biases, given those by their inputs."""
     window, inputs = past.observations.shape
     units = unrolled.earlier.shape[1]
     rows = next(n for n in range(MOST_ROWS, 0, -1) if window % n == 0)

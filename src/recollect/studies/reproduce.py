@@ -13,7 +13,7 @@ import numpy as np
 from recollect.errors import RecollectError
 from recollect.store import checkpoints, files, run_folders, trees
 from recollect.store.interrupts import Interrupted, Interrupts
-from recollect.studies import crew, plots, verdict
+from recollect.studies import crew, drawing, plots, verdict
 from recollect.studies.plan import Job, Plan, plan_of
 from recollect.studies.plan import make_plan as make_plan
 from recollect.studies.standing import Standing
@@ -165,7 +165,7 @@ def conclude(path: Path) -> tuple[dict[str, Any], list[Path]]:
 
 def check(plans: dict[Path, Plan]) -> None:
     """Refuse what could not be carried out, before any of the plans begins."""
-    plots.require()
+    drawing.require()
     for path in plans:
         run_folders.check_free(path)
 

@@ -7,7 +7,6 @@ and reported.
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np

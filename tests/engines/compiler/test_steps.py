@@ -81,9 +81,9 @@ def _compiled(agent, env, states, lanes, steps):
 def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     """Every step of 1,000, each from the state that JAX has there; and all of them in a row, alone and beside others.
 
-    From the same state, for in a row RMSProp magnifies rounding: it makes a full step of a direction near 0, whichever its
-    sign. Parameters of the GRU agents are then 2e-3 apart after 1,000 steps; those of JAX itself are 4e-2 apart if each
-    step changes them by a unit in the last place. One step from the same state is within 2e-7.
+    From the same state, for in a row RMSProp magnifies rounding: it makes a full step of a direction near 0, whichever
+    its sign. Parameters of the GRU agents are then 2e-3 apart after 1,000 steps; those of JAX itself are 4e-2 apart if
+    each step changes them by a unit in the last place. One step from the same state is within 2e-7.
     """
     agent, env = PAIRS[name]
     states = _in_jax(agent, env)

@@ -157,9 +157,7 @@ def one_for_all(outs: Sequence[Node], leaves: Sequence[Node]) -> list[bool]:
     known = {leaf.id for leaf in leaves}
     for n in reachable(outs):
         plain = n.op not in STORED_OPS and n.op not in OPAQUE and n.op not in VIEWS and n.op not in ("leaf", "reduce")
-        if n.shape == () and n.dtype != "f" and plain and all(i.id in known for i in n.ins):
-            known.add(n.id)
-        elif n.op == "largest":
+        if (n.shape == () and n.dtype != "f" and plain and all(i.id in known for i in n.ins)) or n.op == "largest":
             known.add(n.id)
     return [n.id in known for n in outs]
 
