@@ -243,10 +243,10 @@ def as_numbers(switches: Switches) -> Switches:
 
 
 @functools.lru_cache(maxsize=4)
-def _program(agent: EpisodicActorCritic, env: SecretInformant, lanes: int) -> Program:
+def _program(agent: EpisodicActorCritic, env: SecretInformant, runs: int) -> Program:
     like = jax.eval_shape(lambda: start(agent, env, np.uint32(0)))
     traced = Step(lambda run, switches: (step(agent, env, run, switches), ()), like, (as_numbers(Switches()),))
-    return Program(traced, lanes, [True] * len(Switches._fields))
+    return Program(traced, lanes_for(runs, traced.state), [True] * len(Switches._fields))
 
 
 def train(
@@ -259,8 +259,8 @@ def train(
     workers: int | None = None,
 ) -> Record:
     """Train one run per seed for ``steps`` steps in ``windows`` equal windows, on ``workers`` threads."""
-    program = _program(agent, env, lanes_for(len(seeds)))
-    fleet = Fleet(program.state, len(seeds))
+    program = _program(agent, env, len(seeds))
+    fleet = Fleet(program.state, len(seeds), program.lanes)
     runs = jax.vmap(lambda seed: start(agent, env, seed))(jnp.asarray(seeds, jnp.uint32))
     empty = jax.tree.map(np.zeros_like, runs.measures)
     standing = jax.jit(jax.vmap(lambda n: summarise(agent, env, n, switches.divided)))

@@ -17,7 +17,7 @@ from recollect.studies import crew, drawing, plots, verdict
 from recollect.studies.plan import Job, Plan, plan_of
 from recollect.studies.plan import make_plan as make_plan
 from recollect.studies.standing import Standing
-from recollect.training import group as running
+from recollect.training import pytree_group
 from recollect.training.batch import Progress, Result, train_iter
 
 Watcher = Callable[[dict[str, Standing]], None]
@@ -145,7 +145,7 @@ def begin(
 
 def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
     """The form of a group's snapshots."""
-    return running.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
+    return pytree_group.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 
 def _one_line(error: BaseException) -> str:

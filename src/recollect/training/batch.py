@@ -14,9 +14,9 @@ import numpy as np
 from recollect.agents.base import Agent
 from recollect.engines import choice, forking
 from recollect.envs.base import Environment
-from recollect.training import refusing
+from recollect.training import device_group, pytree_group, refusing
 from recollect.training.bins import default_bins
-from recollect.training.group import Group, Limits, refuse_too_large
+from recollect.training.group import Group, Limits
 from recollect.training.reports import Progress, Result
 
 ENDLESS = 2**31 - 1
@@ -63,10 +63,13 @@ def train_iter(
     varied = any(np.ndim(leaf) for leaf in jax.tree.leaves(agent))
     check(seeds, episodes, bins, varied=varied, **lengths)
     bins = bins or default_bins(episodes)
-    refuse_too_large(agent, env, len(seeds), bins)
-    chosen = choice.for_training(agent, env, engine, max_episode_length)
+    pytree_group.refuse_too_large(agent, env, len(seeds), bins)
+    chosen = choice.for_training(agent, env, engine, max_episode_length, len(seeds))
     limits = Limits(episodes, episodes // bins, max_episode_length or ENDLESS, max_steps or ENDLESS)
-    group = Group(chosen.engine, agent, env, seeds, limits, records_per_call, state)
+    if chosen.engine == "compiled-gpu":
+        group: Group = device_group.DeviceGroup(agent, env, seeds, limits, records_per_call, state)
+    else:
+        group = pytree_group.PytreeGroup(chosen.engine, agent, env, seeds, limits, records_per_call, state)
     refusing.not_finite(env, seeds, group.faults)
     while not group.over:
         new_bins = group.advance()
@@ -101,9 +104,10 @@ def train(
         max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
         bins: how many equal parts the metrics are averaged over (default: the largest number up to 100 that divides).
         records_per_call: how much one compiled call does; results do not depend on it. None: what suits the engine.
-        engine: what runs the loop: "jax" runs everything; "cpu" (what the step compiler knows, which is every agent of
-            this library) and "cuda" (the episodic agent on the secret informant) are many times faster; "auto" takes
-            the fastest that can serve. One that cannot is refused with the reason; ``Result.engine`` says which it was.
+        engine: what runs the loop: "jax" runs everything; "cpu" and "compiled-gpu" (what the step compiler knows, which
+            is nearly everything) and "cuda" (the episodic agent on the secret informant) are many times faster; "auto"
+            takes the fastest that can serve. One that cannot is refused with the reason. ``Result.engine`` says which
+            it was.
         on_progress: called after each compiled call.
     """
     result = None

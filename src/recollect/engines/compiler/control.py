@@ -9,7 +9,7 @@ from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.lines import Lines
 from recollect.engines.compiler.plan import contract, one_for_all, replaced_in_place, written_in_place
 from recollect.engines.compiler.primitives import Subgraph
-from recollect.engines.compiler.writer import Buffer
+from recollect.engines.compiler.values import Buffer
 
 
 class Control(Lines):
@@ -116,7 +116,7 @@ class Control(Lines):
         _, test, body, nc, nb = n.params
         fixed = [self.in_memory(i) for i in n.ins[: nc + nb]]
         together = self._one_end(n, fixed)
-        masked = w.lanes > 1 and together is None
+        masked = not w.alone and together is None
         places = self._results(n)
         carry = []
         for k, i in enumerate(n.ins[nc + nb :]):

@@ -9,7 +9,8 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.functions import Functions
 from recollect.engines.compiler.graph import VIEWS, Node
 from recollect.engines.compiler.plan import Plan, same_places
-from recollect.engines.compiler.writer import Buffer, Value, Writer
+from recollect.engines.compiler.values import Buffer, Value
+from recollect.engines.compiler.writer import Writer
 
 Place = tuple[Index, ...]
 

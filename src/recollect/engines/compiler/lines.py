@@ -9,7 +9,7 @@ from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.nests import of_operands
 from recollect.engines.compiler.reductions import Reductions
-from recollect.engines.compiler.writer import Buffer, Value
+from recollect.engines.compiler.values import Buffer, Value
 
 
 class Lines(Reductions):

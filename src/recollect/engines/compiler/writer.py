@@ -8,62 +8,14 @@ Each loop is a scope with lines and known values of its own. Code is put into th
 variables exist: that is where it is computed once.
 """
 
-import dataclasses
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
-
-TYPES = {"f": "float", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
-STORED = {"f": "float", "i": "i32", "u": "i32", "b": "i8"}
-BYTES = {"f": 4, "i": 4, "u": 4, "b": 1}
-
-VECTOR = 16
-"""Elements of a vector along the units of a single run."""
-
-
-class Value(NamedTuple):
-    """The name or number of something computed."""
-
-    text: str
-    kind: str
-    wide: bool
-
-
-class Buffer(NamedTuple):
-    """An array in memory; ``lanes``: with the lanes of a vector innermost."""
-
-    pointer: str
-    kind: str
-    lanes: bool
-
-
-@dataclasses.dataclass
-class Scope:
-    """The lines of one loop's body (or of the function), and what has been computed in it."""
-
-    depth: int
-    vector: str | None = None  # the loop variable that runs along the vector
-    mask: str | None = None  # of a last vector that is not full
-    lines: list[str] = dataclasses.field(default_factory=list)
-    known: dict[Any, Any] = dataclasses.field(default_factory=dict)
-    fence: bool = False  # what is computed here must stay: a branch
-
-
-def literal(kind: str, value: Any) -> str:
-    """A constant as LLVM writes it; floats by their bits."""
-    if kind == "f":
-        bits = struct.unpack("<Q", struct.pack("<d", float(np.float32(value))))[0]
-        return f"0x{bits:016X}"
-    if kind == "b":
-        return "true" if value else "false"
-    return str(int(np.int64(value)) if kind == "l" else int(np.asarray(value).astype(np.int64)) & 0xFFFFFFFF)
+from recollect.engines.compiler.values import BYTES, SMALL, STORED, TYPES, VECTOR, Buffer, Scope, Value, literal
 
 
 class Writer:
@@ -71,6 +23,8 @@ class Writer:
 
     def __init__(self, lanes: int):
         self.lanes = lanes
+        self.way = "lanes" if lanes > 1 else "single"
+        self.alone = lanes == 1  # whether a branch or a loop is taken by one run, not by all of a vector
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
         self.allocas: list[str] = []
@@ -241,7 +195,7 @@ class Writer:
         values = self.together(*values)
         wide, result = values[0].wide, kind or values[0].kind
         short = {"f": "f32", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
-        tail = lambda k: (f"v{self.width}" if wide else "") + short[k]  # noqa: E731
+        tail = lambda k: self.prefix(wide) + short[k]  # noqa: E731
         full = f"@llvm.{name}.{suffix}{tail(values[0].kind)}"
         if ".sat" in name:
             full = f"@llvm.{name}.{tail(result)}.{tail(values[0].kind)}"
@@ -250,6 +204,10 @@ class Writer:
         self.declared.add(f"declare {r} {full}({', '.join([t] * len(values))}{more})")
         text = self.new(f"call {r} {full}({', '.join(f'{t} {v.text}' for v in values)}{extra})")
         return Value(text, result, wide)
+
+    def prefix(self, wide: bool) -> str:
+        """What LLVM's functions have in their names before the type of an element."""
+        return f"v{self.width}" if wide else ""
 
     # -- places
 
@@ -282,6 +240,29 @@ class Writer:
 
     # -- memory
 
+    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
+        """Memory for an array of this step: on the stack, or else how many bytes of it the caller provides.
+
+        ``shared``: one for all lanes.
+        """
+        many = self.lanes > 1 and not shared
+        count = max(1, size) * (self.lanes if many else 1)
+        name = f"%b{self.serial()}"
+        buffer, needed = Buffer(name, kind, many), count * BYTES[kind]
+        if needed > SMALL * (VECTOR if many else 1):
+            return buffer, needed
+        padded = count + (0 if many else VECTOR)
+        self.allocas.append(f"  {name} = alloca [{padded} x {STORED[kind]}], align 64")
+        return buffer, 0
+
+    def stride(self, buffer: Buffer) -> int:
+        """How many elements of memory lie between two elements of an array of one run."""
+        return self.lanes if buffer.lanes else 1
+
+    def align(self, buffer: Buffer) -> int:
+        """What the address of an element (of its lanes) is a multiple of, in bytes."""
+        return min(64, 4 * self.lanes) if buffer.lanes and buffer.kind != "b" else BYTES[buffer.kind]
+
     def table(self, node: Node) -> Buffer:
         """A constant array."""
         if node.id not in self.tables:
@@ -296,8 +277,8 @@ class Writer:
 
     def pointer(self, buffer: Buffer, place: Index) -> str:
         """The address of an element (of its lanes)."""
-        kind, size = buffer.kind, self.lanes if buffer.lanes else 1
-        where = affine.scale(place, size)
+        kind = buffer.kind
+        where = affine.scale(place, self.stride(buffer))
         if where == affine.ZERO:
             return buffer.pointer
         at = self.place(where)
@@ -313,7 +294,7 @@ class Writer:
             return self.gather(buffer, at)
         pointer = self.pointer(buffer, place)
         t = self.type(kind, wide, STORED)
-        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
+        align = self.align(buffer)
         if step and self.scope.mask:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.load.v{self.width}{short}.p0"
@@ -343,7 +324,7 @@ class Writer:
         if kind == "b":
             text = self.new(f"zext {self.typed(value)} to {t}")
         pointer = self.pointer(buffer, place)
-        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
+        align = self.align(buffer)
         if step and self.scope.mask:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.store.v{self.width}{short}.p0"
@@ -354,20 +335,25 @@ class Writer:
         else:
             self.line(f"store {t} {text}, ptr {pointer}, align {align}")
 
+    def later(self, buffer: Buffer, place: Index, value: Value) -> None:
+        """Put an element into memory before `settle`; nothing reads it from there until then."""
+        self.store(buffer, place, value)
+
+    def settle(self) -> None:
+        """The end of a piece of a loop whose elements do not read one another."""
+
     def _addresses(self, buffer: Buffer, at: Value) -> str:
         """The addresses of elements at places that were computed (below 2^31)."""
         if buffer.lanes:
             at = self.do("mul", self.widen(at), self.const("i", self.lanes))
             at = self.do("add", at, Value("<" + ", ".join(f"i32 {k}" for k in range(self.lanes)) + ">", "i", True))
         far = self.cast("zext", at, "l")
-        t = f"<{self.width} x ptr>" if at.wide else "ptr"
-        del t
         return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
 
     def moved(self, buffer: Buffer, at: Value) -> Buffer:
         """The memory from a computed place on that is the same for all lanes."""
-        step = self.do("mul", at, self.const("i", self.lanes)) if buffer.lanes else at
-        far = self.cast("zext", step, "l")
+        stride = self.stride(buffer)
+        far = self.cast("zext", at if stride == 1 else self.do("mul", at, self.const("i", stride)), "l")
         kind = STORED[buffer.kind]
         return buffer._replace(pointer=self.new(f"getelementptr inbounds {kind}, ptr {buffer.pointer}, i64 {far.text}"))
 
@@ -467,13 +453,3 @@ class Writer:
             value = combine(value, Value(other, value.kind, True))
             half //= 2
         return Value(self.new(f"extractelement {t} {value.text}, i32 0"), value.kind, False)
-
-
-def ramp_mask(width: int, count: int) -> str:
-    """A constant mask with the first ``count`` elements set."""
-    return "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(width)) + ">"
-
-
-def shape_text(shape: Sequence[int]) -> str:
-    """A shape for comments."""
-    return "x".join(map(str, shape)) or "scalar"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from recollect import RecurrentActorCritic, SecretInformant
-from recollect.training import batch, group
+from recollect.training import batch, pytree_group
 from recollect.training.reports import Progress, Result
 
 ENV = SecretInformant(3, 1)
@@ -48,7 +48,7 @@ def test_company_changes_nothing(many, monkeypatch):
         for place, seed in enumerate(seeds):
             assert bits(few, place) == bits(many[-1], seed)
     assert len({bits(many[-1], place)[0] for place in range(6)}) == 6
-    monkeypatch.setattr(group, "SECONDS", 0.0)  # every call as short as the first
+    monkeypatch.setattr(pytree_group, "SECONDS", 0.0)  # every call as short as the first
     slow = reports_of(range(6))
     assert len(slow) > len(many) and bits(slow[-1], 2) == bits(many[-1], 2)
 
