@@ -27,7 +27,7 @@ from recollect import EpisodicActorCritic, SecretInformant, train
 from recollect.engines import compiled_gpu, loop
 from recollect.engines.compiler import cuda_driver, nests
 from recollect.engines.compiler.fleet import Fleet, over_blocks
-from recollect.engines.compiler.grid import Grid, GridProgram
+from recollect.engines.compiler.grid import GridProgram
 from recollect.engines.compiler.program import Program
 from recollect.engines.compiler.ptx import STEP, Routine
 from recollect.engines.compiler.threads import emit_thread
@@ -255,9 +255,7 @@ def cold(args):
                 steps = compiled_gpu._traced(jax.tree.structure(agent), env, 128)
                 traced = time.perf_counter() - begun
                 same = (True,) * len(jax.tree.leaves(agent))
-                programs = compiled_gpu._programs(
-                    jax.tree.structure(agent), env, 128, same, cuda_driver.device()
-                )
+                programs = compiled_gpu._programs(jax.tree.structure(agent), env, 128, same, cuda_driver.device())
                 seconds = time.perf_counter() - begun
                 keep(
                     "compile",
@@ -287,7 +285,9 @@ def paper(args):
             result = train(agent, env, 10**8, range(count), max_steps=steps, engine="cuda", bins=100)
             seconds.append(time.perf_counter() - begun)
         total = int(result.steps.sum())
-        keep("paper", runs=count, steps=total, first=seconds[0], seconds=seconds[1], steps_per_second=total / seconds[1])
+        keep(
+            "paper", runs=count, steps=total, first=seconds[0], seconds=seconds[1], steps_per_second=total / seconds[1]
+        )
     profile = cProfile.Profile()
     profile.enable()
     train(agent, env, 10**8, range(count), max_steps=steps, engine="cuda", bins=100)

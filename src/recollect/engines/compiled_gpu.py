@@ -1,8 +1,8 @@
 """The training loop through the step compiler on an NVIDIA GPU: any agent in any JAX environment, a run a thread.
 
-`loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and a run has the bits that
-it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside there as soon as the bin is
-complete, and the host asks for it when somebody wants to see it.
+`loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and a run has the bits
+that it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside there as soon as the
+bin is complete, and the host asks for it when somebody wants to see it.
 """
 
 import functools
@@ -100,8 +100,8 @@ def why_not(agent: Agent, env: Environment, runs: int | None = None, asked: bool
 
     ``asked``: whether it is wanted even for few runs, which it serves slowly.
     """
-    from recollect.engines.compiler import Unsupported, cuda_driver, threads
     from recollect.engines.compiled import LEAST_BINS
+    from recollect.engines.compiler import Unsupported, cuda_driver, threads
 
     if (why := cuda_driver.why_none()) is not None:
         return why
@@ -194,6 +194,7 @@ class Runs:
     def _part(self, numbers: Any) -> Any:
         def leaf(k: int) -> Any:
             found, key = self._grid.leaf(k), self.layout.keys[k]
-            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)  # type: ignore[attr-defined]
+            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)  # type:
+            ignore[attr - defined]
 
         return jax.tree.map(leaf, numbers)

@@ -1,4 +1,4 @@
-"""A step as the work of a GPU's thread: the same bits as in lanes, on a processor that does one thread after another."""
+"""A step as the work of a GPU's thread: the bits of the lanes, on a processor that does one thread after another."""
 
 import re
 
@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from engines.compiler.stand_in import StandIn
 
+from engines.compiler.stand_in import StandIn
 from recollect import EpisodicActorCritic, SecretInformant
 from recollect.agents.general import GeneralActorCritic
 from recollect.engines import compiled, compiled_gpu, loop

@@ -1,7 +1,7 @@
 """NVIDIA's driver, called directly: memory, programs and launches of one GPU.
 
-Nothing but the driver is needed: neither the CUDA toolkit nor CuPy, and JAX may run on the CPU. PTX is translated by the
-driver, and what comes out is kept on disk.
+Nothing but the driver is needed: neither the CUDA toolkit nor CuPy, and JAX may run on the CPU. PTX is translated by
+the driver, and what comes out is kept on disk.
 """
 
 import ctypes

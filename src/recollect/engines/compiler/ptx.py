@@ -1,8 +1,8 @@
 """The work of threads as a program: PTX for NVIDIA's GPUs, or machine code that does one thread after the other.
 
-A routine is ``@{name}_thread(i64 thread, arguments…)``; its entry ``@{name}`` has the arguments alone. LLVM contracts and
-reorders nothing, and numbers too small to be normal are taken for 0, on a GPU as on a processor: so both have the same
-bits.
+A routine is ``@{name}_thread(i64 thread, arguments…)``; its entry ``@{name}`` has the arguments alone. LLVM contracts
+and reorders nothing, and numbers too small to be normal are taken for 0, on a GPU as on a processor: so both have the
+same bits.
 """
 
 import ctypes

@@ -2,8 +2,8 @@
 
 A *block* is 32 runs, the threads of a warp. Element e of an array of theirs is 32 numbers side by side, so that one
 instruction of a warp reads one line of memory: ``block · bytes + offset + (32 e + lane) · size``. All but the block and
-the lane are constants of the code. Nothing here is of a GPU but that order: `ptx` writes the entries, for one or for the
-processor that this runs on, where the threads come one after the other.
+the lane are constants of the code. Nothing here is of a GPU but that order: `ptx` writes the entries, for one or for
+the processor that this runs on, where the threads come one after the other.
 """
 
 import dataclasses
@@ -17,7 +17,8 @@ from recollect.engines.compiler.graph import Node, Unsupported
 from recollect.engines.compiler.plan import reachable
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.program import Layout, Step
-from recollect.engines.compiler.writer import BYTES, STORED, TYPES, Buffer, Value, Writer
+from recollect.engines.compiler.values import BYTES, STORED, TYPES, Buffer, Value
+from recollect.engines.compiler.writer import Writer
 
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
@@ -32,6 +33,7 @@ class ThreadWriter(Writer):
     def __init__(self, often: bool = True) -> None:
         super().__init__(BLOCK)
         self.way = "thread" if often else "once"
+        self.alone = True
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
         self.widths: dict[str, int] = {}  # name and bytes an element of those in the scratch space
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
@@ -50,8 +52,9 @@ class ThreadWriter(Writer):
         del wide
         return ""
 
-    def array(self, size: int, kind: str) -> tuple[Buffer, int]:
-        """Memory of this thread, or in the scratch space."""
+    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
+        """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
+        del shared
         name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
         if needed > OWN:
             self.widths[name] = BYTES[kind]
@@ -99,6 +102,10 @@ class ThreadWriter(Writer):
             return
         with self.branch(where.text):
             self._scatter_one(buffer, at, value)
+
+    def largest(self, value: Value) -> Value:
+        """Of one lane."""
+        return value
 
     def any(self, value: Value) -> str:
         """Of one lane."""
