@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from recollect import Reservoir, cli  # noqa: E402
 from recollect.errors import RecollectError  # noqa: E402
-from recollect.reservoir import law, pieces, tables  # noqa: E402
+from recollect.reservoir import law, pieces, scans, tables  # noqa: E402
 
 N = 3000
 
@@ -288,6 +288,7 @@ def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch,
     """At a θ guessed from their first rows; where these mislead they are counted again, and the law is the same."""
     monkeypatch.setattr(pieces, "CHUNK", 64)
     monkeypatch.setattr(tables, "BATCH", 64)
+    monkeypatch.setattr(pieces, "PILOT", 64)
     rng = np.random.default_rng(5)
     w = rng.lognormal(0, 1.5, 2000)
     if order == "misleading":
@@ -304,6 +305,62 @@ def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch,
     assert "pilot" in stages and ("count-1" in stages) == (order == "misleading")
     z = (hits - runs * p) / np.sqrt(runs * p * (1 - p))
     assert hits.sum() == 40 * runs and abs(np.sum(z**2) - 2000) < 6 * math.sqrt(2 * 2000)
+
+
+def test_rows_drawn_while_weights_are_at_hand(tmp_path, monkeypatch):
+    """The law of subsets where blocks draw beforehand, also where too few of those rows are different."""
+    monkeypatch.setattr(scans, "RISK", math.inf)
+    monkeypatch.setattr(pieces, "LEAST_BLOCK", 2)
+    monkeypatch.setattr(pieces, "CHUNK", 4)
+    weights = [0.5, 3.0, 0.0, 1.0, 4.0, 2.0, 2.0]
+    parts = [tables.Piece(put(pa.table({"w": weights}), tmp_path / "w.arrow", "arrow"), "arrow")]
+    options, hits, runs, enough = pieces.Options(tables.Select("w")), {}, 1000, [0, 0]
+    for seed in range(runs):
+        cache = pieces.Cache(1 << 20)
+        found = pieces.sample(parts, options, 3, seed, at_once, cache=cache)
+        rows = tuple(found.table["w"].to_pylist())
+        hits[rows] = hits.get(rows, 0) + 1
+        for block in (block for scan in cache.scans[parts[0]][1] for block in scan.blocks):
+            assert len(block.places) and block.kept is None
+            enough[block.rows(3) is not None] += 1
+    assert min(enough) > 100  # both happen: all three found beforehand, and weights looked at again
+    expected = {}
+    positive = [w for w in weights if w]
+    for s, p in law.enumerate_law(positive, 3).items():
+        rows = tuple(positive[i] for i in s)
+        expected[rows] = expected.get(rows, 0.0) + p
+    from scipy.stats import chisquare
+
+    assert sum(hits.values()) == runs and set(hits) <= set(expected)
+    observed = [hits.get(rows, 0) for rows in expected]
+    assert chisquare(observed, np.array(list(expected.values())) * runs).pvalue > 1e-3
+
+
+def test_sparse_samples_of_large_pieces(tmp_path, monkeypatch):
+    """The same bits with and without memory for what was counted, for any number of workers; the right frequencies."""
+    monkeypatch.setattr(pieces, "CHUNK", 1024)
+    monkeypatch.setattr(tables, "BATCH", 1024)
+    rng = np.random.default_rng(8)
+    w = rng.lognormal(0, 1, 40_000)
+    w[17_000] = 5000.0  # a block whose weights are kept
+    path = put(pa.table({"w": w, "id": np.arange(len(w))}), tmp_path / "w.parquet", "parquet")
+    parts, options = tables.pieces_of(path, rows=13_000), pieces.Options(tables.Select("w"))
+    p = law.inclusion_probabilities(np.log(w), 12)
+    heavy, largest, runs = 0, 0.0, 80
+    for seed in range(runs):
+        cache = pieces.Cache(1 << 30)
+        found = pieces.sample(parts, options, 12, seed, at_once, cache=cache)
+        for little in (None, pieces.Cache(0)) if seed < 10 else ():
+            assert pieces.sample(parts, options, 12, seed, at_once, cache=little).table.equals(found.table)
+        kept = sum(scan.kept_bytes for _, own in cache.scans.values() for scan in own)
+        assert 0 < kept <= 8 * 1024 and not cache.weights
+        ids = found.table["id"].to_numpy()
+        assert len(set(ids)) == 12 and (w[ids] == found.table["w"].to_numpy()).all()
+        assert found.probabilities == pytest.approx(p[ids], rel=1e-11)
+        heavy += 17_000 in ids
+        largest += float(np.mean(ids >= 20_000)) / runs
+    assert abs(heavy - runs * p[17_000]) < 4 * math.sqrt(runs * p[17_000] * (1 - p[17_000]))
+    assert abs(largest - p[20_000:].sum() / 12) < 4 * 0.5 / math.sqrt(12 * runs)
 
 
 def at_once(work, *args, **kwargs):

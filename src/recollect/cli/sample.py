@@ -258,7 +258,7 @@ def _prescribed(args: argparse.Namespace, parts: list[Any], options: Any, progre
     free = np.isfinite(lw)
     weights = np.zeros(len(lw))
     weights[free] = np.exp(lw[free])
-    cache, certain = pieces.Cache(0), {}
+    cache, certain = pieces.Cache(int(args.memory * 2**30)), {}
     for piece, own in chunks.items():
         end = at + sum(map(len, own))
         mine = weights[at:end]

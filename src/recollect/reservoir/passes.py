@@ -263,8 +263,13 @@ def _stay_after(rank, order, least, stay):
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _sums_to_4(w, unit, sums):
-    """Power sums 1 … 4 of u = w · unit over a group, and the least and largest u; written out so that it vectorises."""
-    p1 = p2 = p3 = p4 = low = top = 0.0
+    """Power sums 1 … 4 of u = w · unit over a group, and the least and largest w; written out so that it vectorises.
+
+    Numbers ≥ 0 order as their bits do, and extremes of integers vectorise where those of numbers do not. With a
+    negative number among them the least is negative; with a NaN the largest, the least or the sums are not numbers.
+    """
+    bits, p1, p2, p3, p4 = w.view(np.int64), 0.0, 0.0, 0.0, 0.0
+    low, top = np.int64(0x7FFFFFFFFFFFFFFF), np.int64(-0x7FFFFFFFFFFFFFFF)
     for i in range(len(w)):
         u = w[i] * unit
         v = u * u
@@ -272,10 +277,13 @@ def _sums_to_4(w, unit, sums):
         p2 += v
         p3 += v * u
         p4 += v * v
-        low = min(low, u)
-        top = max(top, u)
+        low = min(low, bits[i])
+        top = max(top, bits[i])
+    extremes = sums.view(np.int64)
+    extremes[0], extremes[1] = low, top
+    least, largest = sums[0], sums[1]
     sums[0], sums[1], sums[2], sums[3] = p1, p2, p3, p4
-    return low, top
+    return least, largest
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -340,6 +348,7 @@ def pass_linear(w, g, rows, least, weights, index, order, block, counts, rng):
             while i + GROUP <= len(w):
                 group = w[i : i + GROUP]
                 low, top = _sums_to_4(group, unit, sums)
+                top *= unit
                 calm = low >= 0.0 and top <= SMALL and block[SUM] + sums[0] <= FULL  # false where there is a NaN
                 if not calm or block[BUDGET] < sums[0] * spend:
                     break

@@ -49,6 +49,7 @@ class Piece(NamedTuple):
     format: str
     groups: tuple[int, int] | None = None  # from, to
     first_row: int = 0  # of the piece, counted in its file
+    rows: int | None = None  # of the piece, where the format tells
 
     def __str__(self) -> str:
         return self.path
@@ -91,21 +92,15 @@ def pieces_of(path: str, given: str | None = None, rows: int = PIECE) -> list[Pi
     for g, size in enumerate(sizes, 1):
         row += size
         if row - first >= rows or g == len(sizes):
-            found.append(Piece(path, kind, (start, g), first))
+            found.append(Piece(path, kind, (start, g), first, row - first))
             start, first = g, row
-    return found or [Piece(path, kind, (0, 0), 0)]
+    return found or [Piece(path, kind, (0, 0), 0, 0)]
 
 
 def group_sizes(piece: Piece) -> list[int]:
     """How many rows each group of a Parquet file has."""
     with _opened(piece.path) as file:
         return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
-
-
-def rows_of(piece: Piece) -> int:
-    """How many rows a piece of a Parquet file has."""
-    start, end = piece.groups or (0, 0)
-    return sum(group_sizes(piece)[start:end])
 
 
 def holds_only(piece: Piece, weight: str | None, columns: tuple[str, ...] | None) -> bool:
@@ -137,7 +132,9 @@ def columns_of(piece: Piece) -> list[str]:
     return []
 
 
-def batches(piece: Piece, columns: list[str] | None, number: str | None = None, source: Any = None) -> Iterator[Any]:
+def batches(
+    piece: Piece, columns: list[str] | None, number: str | None = None, source: Any = None, rows: int | None = None
+) -> Iterator[Any]:
     """The rows of a piece as record batches.
 
     Args:
@@ -145,23 +142,23 @@ def batches(piece: Piece, columns: list[str] | None, number: str | None = None, 
         columns: these columns, or all.
         number: a column that is read as numbers also where a text format would let it pass for something else.
         source: a stream to read instead of the file.
+        rows: of a batch of Parquet, instead of ``BATCH``.
     """
     pa = pyarrow()
     try:
-        yield from _batches(piece, columns, number, source)
+        yield from _batches(piece, columns, number, source, rows or BATCH)
     except (pa.ArrowException, OSError) as error:
         raise RecollectError(f"{piece.path}: {_first_line(error)}") from error
     except KeyError as error:
         raise RecollectError(f"{piece.path}: no column {error.args[0]!r}") from error
 
 
-def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Iterator[Any]:
-
+def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any, rows: int) -> Iterator[Any]:
     if piece.format == "parquet":
         with _opened(piece.path) as file:
             _require(file.schema_arrow.names, columns, piece.path)
             start, end = piece.groups or (0, file.metadata.num_row_groups)
-            yield from file.iter_batches(BATCH, row_groups=range(start, end), columns=columns, use_threads=False)
+            yield from file.iter_batches(rows, row_groups=range(start, end), columns=columns, use_threads=False)
     elif piece.format == "arrow":
         yield from _arrow_batches(piece.path, columns, source)
     else:
@@ -254,6 +251,8 @@ def _floats(column: Any, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     kind = column.type
+    if kind == pa.float64() and not column.null_count:
+        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
