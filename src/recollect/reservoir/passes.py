@@ -435,7 +435,8 @@ def to_logs(state: State) -> None:
     held = int(state.counts[HELD])
     with np.errstate(divide="ignore"):
         state.g[:] = np.log(state.g) + shift
-        state.rows[:held] = np.log(state.rows[:held]) + shift
+        for row in state.rows[:held]:  # one at a time: all together would take as much memory again
+            row[:] = np.log(row) + shift
         state.weights[:held] = np.log(state.weights[:held]) + shift
     state.counts[IS_LOG], state.counts[SHIFT] = 1, 0
 
@@ -445,12 +446,13 @@ def to_linear_if_possible(state: State, shift: int) -> None:
     held = int(state.counts[HELD])
     scale = shift * math.log(2.0)
     limit = (RANGE + 100) * math.log(2.0)
-    for a in (state.g[1:], state.rows[:held, 1:], state.weights[:held]):
+    for a in (state.g[1:], *state.rows[:held, 1:], state.weights[:held]):
         finite = a[a > -np.inf] - scale
         if finite.size and max(abs(finite.min()), abs(finite.max())) > limit:
             return
     state.g[:] = np.exp(state.g - scale)
-    state.rows[:held] = np.exp(state.rows[:held] - scale)
+    for row in state.rows[:held]:
+        row[:] = np.exp(row - scale)
     state.weights[:held] = np.exp(state.weights[:held] - scale)
     state.counts[IS_LOG], state.counts[SHIFT] = 0, shift
     state.block[:] = _fresh_block()
