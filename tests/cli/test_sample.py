@@ -159,6 +159,57 @@ def test_interrupted_and_resumed(table, tmp_path, capsys, monkeypatch):
     assert "exists already" in refused(capsys, *words, "--out", out)
 
 
+def test_one_process_at_a_time(table, tmp_path, capsys, monkeypatch):
+    """A sample that is being drawn is in use; one killed after it was written leaves nothing to redo."""
+    from recollect.cli import sample
+    from recollect.store.lock import Lock
+
+    path, out = put(table, tmp_path / "data.csv", "csv"), tmp_path / "out.parquet"
+    lock = Lock(tmp_path, name="out.parquet.lock")
+    assert "is in use by" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
+    lock.release()
+
+    def killed(self):
+        assert out.exists()  # parts go after the sample is there
+        raise RecollectError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sample._Parts, "remove", killed)
+        assert "killed" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
+    assert pq.read_table(out).num_rows == 5 and not (tmp_path / "out.parquet.lock").exists()
+
+
+def test_what_a_new_user_tries(table, tmp_path, capsys):
+    """Packed text, files named twice, nothing to sample, columns that cannot be added up, files that differ."""
+    import gzip
+
+    path = put(table, tmp_path / "a.csv", "csv")
+    packed = tmp_path / "a.CSV.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    for name in (path, packed):
+        run(name, "--weight", "price", "-n", 7)
+    first, second = capsys.readouterr().out.split('"id"')[1:]
+    assert first == second
+    link = tmp_path / "link.csv"
+    link.symlink_to(path)
+    assert "named twice" in refused(capsys, path, link, "--uniform", "-n", 5)
+    (tmp_path / "x.parquet.gz").touch()
+    assert "compression of their own" in refused(capsys, tmp_path / "x.parquet.gz", "--uniform", "-n", 5)
+    assert "without .gz" in refused(capsys, path, "--uniform", "-n", 5, "--out", tmp_path / "x.csv.gz")
+    run(
+        path, "--weight", "price", "-n", 5, "--where", "id > 1000000", "--total", "paid", "--out", tmp_path / "none.csv"
+    )
+    assert "0 to 0" in capsys.readouterr().out
+    assert pa_csv.read_csv(none).schema.names[:2] == ["id", "price"]
+    (tmp_path / "header.csv").write_text("id,price\n")
+    run(tmp_path / "header.csv", "--weight", "price", "-n", 5, "--out", tmp_path / "header.parquet")
+    assert pq.read_table(tmp_path / "header.parquet").schema.names[:2] == ["id", "price"]
+    assert "'region' holds string" in refused(capsys, path, "--uniform", "-n", 5, "--total", "region")
+    assert "no column 'nix'" in refused(capsys, path, "--uniform", "-n", 5, "--total", "paid", "--by", "nix")
+    other = put(pa.table({"id": ["x"] * 9, "price": np.ones(9)}), tmp_path / "other.parquet", "parquet")
+    assert "differ in the type" in refused(capsys, path, other, "--uniform", "-n", N + 9)
+
+
 def test_conditions(table, tmp_path):
     path = put(table, tmp_path / "data.parquet", "parquet")
     where = "region == north and price >= 1"
@@ -236,7 +287,7 @@ def test_wrong_arguments(table, tmp_path, capsys):
         ((path, "--weight", "cost", "-n", 5), "no column 'cost'; there are id, price"),
         ((path, "--weight", "region", "-n", 5), "'region' holds string, not numbers"),
         ((tmp_path / "no.parquet", "--uniform", "-n", 5), "no such file"),
-        ((tmp_path, "--uniform", "-n", 5, "--format", "csv"), "a folder"),
+        ((tmp_path, "--uniform", "-n", 5), "a folder"),
         ((path, "--uniform", "-n", 5, "--out", tmp_path / "x.what"), "the ending tells no format"),
         ((path, "--uniform", "-n", 5, "--on", "mars"), "local, ray and ray://"),
         ((path, "--pps", "price", "-n", 9000), "only 3000 rows"),

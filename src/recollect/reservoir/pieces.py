@@ -359,6 +359,8 @@ def sample(
         tell: told how many rows were read, from the threads that read them; for workers in this process alone.
         certain: by piece, the places of rows that are in every sample, besides n; their weights must be 0.
     """
+    if len(set(pieces)) < len(pieces):
+        raise RecollectError("a piece is there twice: what is kept of a piece goes by its name, so name each once")
     local: dict[str, Any] = {} if cache is None else {"cache": cache}
     told = {} if tell is None else {"tell": tell}
 
@@ -394,7 +396,7 @@ def sample(
         whole, shares = tree.root, tree.share_out(size, seeded([seed, 0]))
     sure = [None if certain is None else certain.get(piece) for piece in pieces]
     drawn = stage("draw", draw, *same, shares, sure, **local)
-    return _assembled(drawn, rows, bad, population, whole, log_theta, size)
+    return _assembled(pieces, options, drawn, rows, bad, population, whole, log_theta, size)
 
 
 def _block(population: int, n: int) -> int:
@@ -455,7 +457,15 @@ def _correction(whole: Counts, n: int) -> float:
 
 
 def _assembled(
-    drawn: list[Arrays], rows: int, bad: int, population: int, whole: Counts, log_theta: float, size: int
+    pieces: Sequence[Piece],
+    options: Options,
+    drawn: list[Arrays],
+    rows: int,
+    bad: int,
+    population: int,
+    whole: Counts,
+    log_theta: float,
+    size: int,
 ) -> Sample:
     pa = tables.pyarrow()
     with np.errstate(divide="ignore"):
@@ -467,7 +477,16 @@ def _assembled(
     else:
         p = np.ones(len(log_weights))
     parts = [pa.ipc.open_stream(pa.py_buffer(found["table"])).read_all() for found in drawn if len(found["positions"])]
-    table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+    try:
+        table = pa.concat_tables(parts or _no_rows(pieces, options), promote_options="permissive")
+    except pa.ArrowException as error:
+        raise RecollectError(f"files differ in the type of a column, which --columns may leave out: {error}") from error
     for name, values in ((PROBABILITY, p), (WEIGHT, 1.0 / p)):
         table = table.append_column(name, pa.array(values))
     return Sample(table, p, log_weights, rows, bad, population, whole, log_theta)
+
+
+def _no_rows(pieces: Sequence[Piece], options: Options) -> list[Any]:
+    """An empty table with the columns that rows would have had."""
+    pa = tables.pyarrow()
+    return [tables.schema_of(pieces[0], options.columns).empty_table() if pieces else pa.table({})]
