@@ -196,9 +196,8 @@ def test_what_a_new_user_tries(table, tmp_path, capsys):
     (tmp_path / "x.parquet.gz").touch()
     assert "compression of their own" in refused(capsys, tmp_path / "x.parquet.gz", "--uniform", "-n", 5)
     assert "without .gz" in refused(capsys, path, "--uniform", "-n", 5, "--out", tmp_path / "x.csv.gz")
-    run(
-        path, "--weight", "price", "-n", 5, "--where", "id > 1000000", "--total", "paid", "--out", tmp_path / "none.csv"
-    )
+    none = tmp_path / "none.csv"
+    run(path, "--weight", "price", "-n", 5, "--where", "id > 1000000", "--total", "paid", "--out", none)
     assert "0 to 0" in capsys.readouterr().out
     assert pa_csv.read_csv(none).schema.names[:2] == ["id", "price"]
     (tmp_path / "header.csv").write_text("id,price\n")
