@@ -211,7 +211,7 @@ def _drawn(
         again = Scanned(piece, log_theta, block, seed, cache, keep=True)
         for chunk in _clean_chunks(piece, options, cache):
             again.add(chunk)
-        known = log_theta, again.scans
+        known = log_theta, again.scans or []
     scanned: list[Scan] = known[1]
     shares = Tree([scan.tree.root for scan in scanned]).share_out(k, rng)
     found: dict[tuple[int, int], Found] = {}
