@@ -75,6 +75,10 @@ class Normed(nn.ModuleList):
 class Units(nn.Module):
     """`recollect.agents.trace_units.TraceUnits`: h ← λ h + W x in complex numbers, as pairs of real ones."""
 
+    nu: Tensor
+    theta: Tensor
+    weight_re: Tensor
+    weight_im: Tensor
     pace: Tensor
 
     def __init__(self, units: TraceUnits, inputs: int):
@@ -107,6 +111,7 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
     What the agent has seen observations to be like is part of the module: ``observed_mean``, ``observed_deviation``.
     """
 
+    outputs: int
     observed_mean: Tensor
     observed_deviation: Tensor
     peaks: Tensor
@@ -122,7 +127,7 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         super().__init__(agent, sizes(weights, "write")[0][1])
         own = {name: Normed(sizes(weights, name)) for name in ("critic.network", "actor.policy", "actor.query")}
         inputs = weights["actor.units.weight_re"].shape[1]
-        self.outputs = own["actor.policy"][-1].out_features
+        self.outputs = sizes(weights, "actor.policy")[-1][0]
         critic_units, actor_units = Units(agent.units, inputs), Units(agent.units, inputs)
         self.critic = nn.ModuleDict({"units": critic_units, "network": own["critic.network"]})
         self.actor = nn.ModuleDict({"units": actor_units, "policy": own["actor.policy"], "query": own["actor.query"]})

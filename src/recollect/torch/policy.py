@@ -54,6 +54,8 @@ class Policy(nn.Module, abc.ABC):
     forms: ClassVar[dict[type, type["Policy"]]] = {}
     """The module of each agent that has one."""
 
+    agent: Any
+    features: int
     mean: Tensor
     deviation: Tensor
 
