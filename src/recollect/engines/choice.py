@@ -1,8 +1,9 @@
 """Which engine serves an agent: decided here, for ``train`` and for the ``Learner``, and nowhere else.
 
-Every agent runs on the engine "jax". "cpu" (compiled for this machine's vector lanes) and "cuda" (a kernel for NVIDIA
-GPUs) are many times faster and know some agents only. "auto" takes the fastest that can serve; an engine that is asked
-for and cannot is refused with the reason.
+Every agent runs on the engine "jax". "cpu" (the step compiler, for this machine's vector lanes), "compiled-gpu" (the step
+compiler, for an NVIDIA GPU) and "cuda" (a kernel by hand for the paper's agent on its task) are many times faster and
+know some agents only. "auto" takes the fastest that can serve; an engine that is asked for and cannot is refused with the
+reason.
 """
 
 import functools
@@ -10,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from recollect.agents.base import Agent
-from recollect.engines import compiled, compiled_host, cuda
+from recollect.engines import compiled, compiled_gpu, compiled_host, cuda
 from recollect.engines.compiled_host import CompiledHost
 from recollect.engines.host import Host
 
-NAMES = ("cuda", "cpu", "jax")
+NAMES = ("cuda", "compiled-gpu", "cpu", "jax")
 """The engines, the fastest first."""
 
 ONLINE = ("cpu", "jax")
@@ -52,7 +53,9 @@ def _choose(asked: str, reasons: Mapping[str, Callable[[], str | None]]) -> Choi
     raise AssertionError("nothing speaks against the last engine")
 
 
-def for_training(agent: Agent, env: Any, engine: str = "auto", max_episode_length: int | None = None) -> Choice:
+def for_training(
+    agent: Agent, env: Any, engine: str = "auto", max_episode_length: int | None = None, runs: int | None = None
+) -> Choice:
     """The engine that trains many runs of an agent in a JAX environment.
 
     Args:
@@ -60,12 +63,15 @@ def for_training(agent: Agent, env: Any, engine: str = "auto", max_episode_lengt
         env: the environment.
         engine: one of ``NAMES``, or "auto".
         max_episode_length: as for ``train``; not every engine can truncate episodes.
+        runs: how many; a GPU is not taken for few of them unless it is asked for.
     """
-
-    def against_cpu() -> str | None:
-        return compiled.why_not(agent, env)
-
-    return _choose(engine, {"cuda": lambda: cuda.why_not(agent, env), "cpu": against_cpu, "jax": lambda: None})
+    reasons: dict[str, Callable[[], str | None]] = {
+        "cuda": lambda: cuda.why_not(agent, env),
+        "compiled-gpu": lambda: compiled_gpu.why_not(agent, env, runs, asked=engine != "auto"),
+        "cpu": lambda: compiled.why_not(agent, env),
+        "jax": lambda: None,
+    }
+    return _choose(engine, reasons)
 
 
 def for_learner(

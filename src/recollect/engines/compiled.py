@@ -1,4 +1,4 @@
-"""The training loop through the step compiler: any agent in any JAX environment, a run a vector lane.
+"""The training loop through the step compiler: any agent in any JAX environment, a run in a vector lane.
 
 `loop.step_run` is the definition. It is traced for one run and compiled; hyperparameters and limits are inputs, so that
 nothing is compiled again for others. What the compiler cannot do has a reason, and XLA runs it instead.
@@ -22,7 +22,8 @@ LEAST_BINS = 128
 """Rows of the sums of every compiled loop, so that one serves most numbers of bins."""
 
 
-def _rows(bins: int) -> int:
+def rows_for(bins: int) -> int:
+    """Rows of the sums in compiled loops for a number of bins."""
     return max(LEAST_BINS, 1 << (bins - 1).bit_length())
 
 
@@ -81,10 +82,11 @@ def advance(
     numbers = [np.asarray(x) for x in jax.tree.leaves(agents)]
     count, (bins, _) = len(runs.steps), runs.sums.shape[1:]
     same = [bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers]
-    rows = _rows(bins)
+    rows = rows_for(bins)
     tree = jax.tree.structure(agents)
-    step, read = _programs(tree, env, rows, lanes_for(count), (*same, *(True,) * 4))
-    fleet = Fleet(step.state, count)
+    lanes = lanes_for(count, _traced(tree, env, rows)[0].state)
+    step, read = _programs(tree, env, rows, lanes, (*same, *(True,) * 4))
+    fleet = Fleet(step.state, count, lanes)
     sums = np.zeros((count, rows, 3), np.float32)
     sums[:, :bins] = np.asarray(runs.sums)
     fleet.load(runs._replace(sums=sums))

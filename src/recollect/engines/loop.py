@@ -173,16 +173,21 @@ def advance(
     return runs, _read_snapshots(agents, env, snapshots, marks, runs.agent.params)
 
 
-RECORDS_PER_CALL = {"jax": 20, "cpu": 40, "cuda": 200}
+RECORDS_PER_CALL = {"jax": 20, "cpu": 40, "cuda": 200, "compiled-gpu": 20}
+
+
+def rows(agent: Agent, runs: int) -> Agent:
+    """The agent with a leading axis over runs on every traced hyperparameter, on the host."""
+
+    def leaf(x):
+        x = np.asarray(x, np.float32)
+        if x.ndim > 1 or (x.ndim == 1 and x.shape[0] != runs):
+            raise ValueError(f"a hyperparameter must be one number or one per run ({runs}), got shape {x.shape}")
+        return np.broadcast_to(x, (runs,))
+
+    return jax.tree.map(leaf, agent)
 
 
 def broadcast(agent: Agent, runs: int) -> Agent:
-    """The agent with a leading axis over runs on every traced hyperparameter."""
-
-    def leaf(x):
-        x = jnp.asarray(x, jnp.float32)
-        if x.ndim > 1 or (x.ndim == 1 and x.shape[0] != runs):
-            raise ValueError(f"a hyperparameter must be one number or one per run ({runs}), got shape {x.shape}")
-        return jnp.broadcast_to(x, (runs,))
-
-    return jax.tree.map(leaf, agent)
+    """As `rows`, where JAX computes."""
+    return jax.tree.map(jnp.asarray, rows(agent, runs))

@@ -16,7 +16,7 @@ from recollect.agents.base import Agent
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import choice, forking, recurrent
 from recollect.envs.base import Environment
-from recollect.training import baseline_group, pytree_group, refusing
+from recollect.training import baseline_group, device_group, pytree_group, refusing
 from recollect.training.bins import default_bins
 from recollect.training.group import Group, Limits
 from recollect.training.reports import Progress, Result
@@ -78,11 +78,13 @@ def train_iter(
     check(seeds, episodes, bins, varied=varied, **lengths)
     bins = bins or default_bins(episodes)
     pytree_group.refuse_too_large(agent, env, len(seeds), bins)
-    chosen = choice.for_training(agent, env, engine, max_episode_length)
+    chosen = choice.for_training(agent, env, engine, max_episode_length, len(seeds))
     limits = Limits(episodes, episodes // bins, max_episode_length or ENDLESS, max_steps or ENDLESS)
     if _has_its_own_group(agent, env, chosen.engine, max_episode_length):
         assert isinstance(agent, RecurrentActorCritic)
         group: Group = baseline_group.BaselineGroup(agent, env, seeds, limits, records_per_call, state)  # type: ignore[arg-type]
+    elif chosen.engine == "compiled-gpu":
+        group = device_group.DeviceGroup(agent, env, seeds, limits, records_per_call, state)
     else:
         group = pytree_group.PytreeGroup(chosen.engine, agent, env, seeds, limits, records_per_call, state)
     refusing.not_finite(env, seeds, group.faults)
@@ -119,9 +121,10 @@ def train(
         max_episode_length: truncate longer episodes, and bootstrap there; None for no cap.
         bins: how many equal parts the metrics are averaged over (default: the largest number up to 100 that divides).
         records_per_call: how much one compiled call does; results do not depend on it. None: what suits the engine.
-        engine: what runs the loop: "jax" runs everything; "cpu" (the episodic agent and the recurrent baseline on the
-            secret informant) and "cuda" (the episodic agent there) are many times faster; "auto" takes the fastest that
-            can serve. One that cannot is refused with the reason. ``Result.engine`` says which it was.
+        engine: what runs the loop: "jax" runs everything; "cpu" and "compiled-gpu" (what the step compiler knows, which
+            is nearly everything) and "cuda" (the episodic agent on the secret informant) are many times faster; "auto"
+            takes the fastest that can serve. One that cannot is refused with the reason. ``Result.engine`` says which
+            it was.
         on_progress: called after each compiled call.
     """
     result = None

@@ -1,6 +1,7 @@
 """Runs of one agent, a seed each, under way on an engine: what ``train_iter`` needs of it."""
 
 import abc
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ class Group(abc.ABC):
         """Whether every run has its episodes or its steps."""
 
     @abc.abstractmethod
-    def advance(self) -> list[dict[str, Any]]:
+    def advance(self) -> Sequence[dict[str, Any]]:
         """One compiled call; gives the bins that it completed, as ``Progress.new_bins`` has them."""
 
     @abc.abstractmethod

@@ -1,7 +1,7 @@
 """Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -90,7 +90,7 @@ class PytreeGroup(Group):
         """Whether every run has its episodes or its steps."""
         return bool((self.episodes >= self._limits.episodes).all()) or self._taken >= self._limits.max_steps
 
-    def advance(self) -> list[dict[str, Any]]:
+    def advance(self) -> Sequence[dict[str, Any]]:
         """One compiled call; gives the bins that it completed."""
         self._runs, records = loop.advance(
             self._engine, self._agents, self._env, self._runs, self._limits, self._records

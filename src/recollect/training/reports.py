@@ -1,7 +1,7 @@
 """What training says: a `Progress` after each compiled call, and a `Result` at the end."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ class Progress(NamedTuple):
     steps: int  # of the longest run
     total_steps: int  # over all runs
     episodes: np.ndarray  # [seed]
-    new_bins: list[dict]  # bins that were completed by this call, one entry per seed and bin
+    new_bins: Sequence[dict[str, Any]]  # bins that were completed by this call, one entry per seed and bin
     recent_return: float  # mean over seeds of the last complete bin
     snapshot: Callable[[], dict[str, np.ndarray]] = (
         dict  # all that is needed to continue; call it before the next report

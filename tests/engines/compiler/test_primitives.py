@@ -103,6 +103,15 @@ def test_powers():
     compare(jnp.power, (base, np.linspace(-3, 3, 20, dtype=np.float32)), (base, np.full(20, 0.5, np.float32)))
 
 
+def test_powers_at_their_edges():
+    edges = np.array([0, -0.0, 1, -1, 2, -2, 0.5, -1.5, 3, -3, np.inf, -np.inf, np.nan, 1e9, 2**24 + 2], np.float32)
+    x, y = (a.ravel() for a in np.meshgrid(edges, edges))
+    compare(jax.lax.pow, (x, y), (y, x))
+    big = np.float32(0.999) + np.arange(30, dtype=np.float32) * 1e-4
+    counts = np.arange(30, dtype=np.int32) * 300
+    compare(jax.lax.pow, (big, counts), (big[::-1].copy(), counts))
+
+
 def test_inverse_error_function():
     x = np.linspace(-0.999, 0.999, 100, dtype=np.float32)
     compare(jax.scipy.special.erfinv, (x,), (x[::-1].copy(),), tolerance=1e-5)

@@ -10,7 +10,7 @@ import pytest
 from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.engines import compiled, compiled_host, loop
-from recollect.engines.compiler import cache
+from recollect.engines.compiler import cache, fleet
 from recollect.engines.compiler.fleet import Fleet
 from recollect.engines.compiler.program import Program
 from recollect.engines.host import Host, blank_rows
@@ -92,8 +92,11 @@ def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
             np.testing.assert_array_equal(a, want)
 
 
-@pytest.mark.parametrize(("copies", "shared"), [(1, False), (3, False), (3, True)])
-def test_the_calls_of_a_learner_are_the_hosts(copies, shared):
+@pytest.mark.parametrize(
+    ("copies", "shared", "large"), [(1, False, 10**6), (3, False, 10**6), (3, False, 0), (3, True, 10**6)]
+)
+def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch):
+    monkeypatch.setattr(fleet, "LARGE", large)  # copies that are large are not lanes, but one after another
     agent = EpisodicActorCritic(memory_size=2, hidden=4)
     hosts = [kind(agent, 4, 3, copies, shared) for kind in (Host, compiled_host.CompiledHost)]
     states = [host.start(np.uint32(5)) for host in hosts]

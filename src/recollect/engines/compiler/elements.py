@@ -146,7 +146,8 @@ class Elements:
         assert shift is not None
         place = affine.linear(n.shape, places)
         if not shift.wide:
-            step = w.do("mul", shift, w.const("i", w.lanes)) if buffer.lanes else shift
+            stride = w.stride(buffer)
+            step = shift if stride == 1 else w.do("mul", shift, w.const("i", stride))
             far = w.cast("zext", step, "l")
             pointer = w.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, i64 {far.text}")
             return w.load(buffer._replace(pointer=pointer), place)

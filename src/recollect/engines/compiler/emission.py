@@ -52,23 +52,33 @@ class Emitted:
     kernels: int
 
 
-def emit(
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """The code of one step, before it is a function: what a target puts around it is the target's own.
+
+    ``names``: the pointers that it reads, which are ``%s0``, … for the state's arrays, ``%t0``, … for the second
+    buffers of those that are ``swapped``, ``%u0``, … for inputs, ``%o0``, … for outputs, and those of ``scratch``.
+    """
+
+    writer: Writer
+    names: list[str]
+    swapped: tuple[bool, ...]
+    scratch: list[tuple[str, int]]  # pointer and bytes
+    plan: Plan
+
+
+def emit_body(
+    w: Writer,
     graph: Graph,
     state: Sequence[Node],
     inputs: Sequence[Node],
     new_state: Sequence[Node],
     outputs: Sequence[Node],
-    lanes: int,
     shared: Sequence[bool] = (),
-) -> Emitted:
-    """The step as text.
-
-    ``shared``: which inputs are one for all lanes. The entry is ``run(state, others, rest, count)``, three tables of
-    pointers: the state's arrays, their second buffers, and inputs, outputs and scratch space in this order.
-    """
-    w = Writer(lanes)
+) -> Body:
+    """Write a step; ``shared``: which inputs are one for all lanes."""
     kernels = Kernels(w)
-    many = lanes > 1
+    many = w.lanes > 1
     given = list(shared) or [False] * len(inputs)
     names: list[str] = []
 
@@ -92,6 +102,26 @@ def emit(
     targets += [argument(f"%o{k}", n) for k, n in enumerate(outputs)]
     plan = emit_graph(kernels, graph, [*state, *inputs], outs, targets)
     names += [name for name, _ in kernels.scratch]
+    return Body(w, names, tuple(swapped), kernels.scratch, plan)
+
+
+def emit(
+    graph: Graph,
+    state: Sequence[Node],
+    inputs: Sequence[Node],
+    new_state: Sequence[Node],
+    outputs: Sequence[Node],
+    lanes: int,
+    shared: Sequence[bool] = (),
+) -> Emitted:
+    """The step as text.
+
+    ``shared``: which inputs are one for all lanes. The entry is ``run(state, others, rest, count)``, three tables of
+    pointers: the state's arrays, their second buffers, and inputs, outputs and scratch space in this order.
+    """
+    w = Writer(lanes)
+    step = emit_body(w, graph, state, inputs, new_state, outputs, shared)
+    names, swapped = step.names, list(step.swapped)
     vector = '"prefer-vector-width"="512" "min-legal-vector-width"="512"' if w.width * 4 >= 64 else ""
     body = [
         *w.tables.values(),
@@ -107,7 +137,8 @@ def emit(
         "attributes #1 = { nounwind willreturn memory(none) }",
         f"attributes #2 = {{ nounwind {vector} }}",
     ]
-    return Emitted("\n".join(body) + "\n", tuple(swapped), tuple(size for _, size in kernels.scratch), len(plan.items))
+    scratch = tuple(size for _, size in step.scratch)
+    return Emitted("\n".join(body) + "\n", step.swapped, scratch, len(step.plan.items))
 
 
 def _entry(names: list[str], swapped: list[bool], states: int, inputs: int, outputs: int) -> list[str]:

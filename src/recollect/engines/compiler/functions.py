@@ -28,7 +28,6 @@ def _parts_of_half_pi() -> tuple[float, float, float]:
 HALF_PI = _parts_of_half_pi()
 
 LIBM = {
-    "pow": "powf",
     "tan": "tanf",
     "atan2": "atan2f",
     "asin": "asinf",
@@ -141,6 +140,55 @@ class Functions:
         r = w.choose(w.do("fcmp oeq", x, self.f(math.inf), kind="b"), x, r)
         r = w.choose(w.do("fcmp oeq", x, self.f(0), kind="b"), self.f(-math.inf), r)
         return w.choose(w.do("fcmp ult", x, self.f(0), kind="b"), self.f(math.nan), r)
+
+    def _log_in_two(self, x: Value) -> tuple[Value, Value]:
+        """The logarithm of a positive number as the sum of two floats, to about 2^-30 of itself."""
+        w = self.w
+        root = 0x3F3504F3  # the bits of √½
+        bits = w.do("add", w.cast("bitcast", x, "i"), w.const("i", 0x3F800000 - root))
+        fraction = w.do("and", bits, w.const("i", 0x007FFFFF))
+        exponent = self.fma(w.cast("sitofp", w.do("sub", bits, fraction), "f"), self.f(2.0**-23), self.f(-127))
+        z = w.cast("bitcast", w.do("add", fraction, w.const("i", root)), "f")
+        below, above = w.do("fsub", z, self.f(1)), w.do("fadd", z, self.f(1))  # the first is exact
+        back = w.do("fsub", above, z)
+        lost = w.do("fadd", w.do("fsub", z, w.do("fsub", above, back)), w.do("fsub", self.f(1), back))
+        s = w.do("fdiv", below, above)
+        minus = w.do("fneg", s)
+        rest = w.do("fdiv", self.fma(minus, lost, self.fma(minus, above, below)), above)
+        y = w.do("fmul", s, s)
+        tail = w.do("fmul", w.do("fmul", self.polynomial(y, (2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5, 2 / 3)), y), s)
+        whole, twice = w.do("fmul", exponent, self.f(0.693359375)), w.do("fadd", s, s)  # exact
+        high = w.do("fadd", whole, twice)
+        lost = w.do("fsub", twice, w.do("fsub", high, whole))
+        low = self.fma(exponent, self.f(-2.12194440e-4), w.do("fadd", w.do("fadd", rest, rest), tail))
+        low = w.do("fadd", lost, low)
+        total = w.do("fadd", high, low)
+        return total, w.do("fsub", low, w.do("fsub", total, high))
+
+    def pow(self, x: Value, y: Value) -> Value:
+        """e^(y log x), the product taken in two floats; edge cases as the C library has them."""
+        w = self.w
+        inf, one = self.f(math.inf), self.f(1)
+        size = w.call("fabs", x)
+        high, low = self._log_in_two(size)
+        high = w.choose(w.do("fcmp oeq", size, inf, kind="b"), inf, high)
+        high = w.choose(w.do("fcmp oeq", size, self.f(0), kind="b"), self.f(-math.inf), high)
+        t = w.do("fmul", y, high)
+        rest = self.fma(y, low, self.fma(y, high, w.do("fneg", t)))
+        rest = w.choose(self.less(w.call("fabs", rest), inf), rest, self.f(0))
+        m = self.exp(t)
+        m = w.choose(self.less(m, inf), self.fma(m, rest, m), m)
+        half = w.do("fmul", y, self.f(0.5))
+        integer = w.do("fcmp oeq", w.call("floor", y), y, kind="b")
+        even = w.do("fcmp oeq", w.call("floor", half), half, kind="b")
+        odd = w.do("and", integer, w.do("xor", even, w.const("b", True)))
+        m = w.choose(w.do("fcmp oeq", size, one, kind="b"), one, m)
+        m = w.choose(odd, w.call("copysign", m, x), m)
+        below = w.do("and", self.less(x, self.f(0)), self.less(self.f(-math.inf), x))
+        m = w.choose(w.do("and", below, w.do("xor", integer, w.const("b", True))), self.f(math.nan), m)
+        m = w.choose(w.do("fcmp uno", x, y, kind="b"), self.f(math.nan), m)
+        always = w.do("or", w.do("fcmp oeq", x, one, kind="b"), w.do("fcmp oeq", y, self.f(0), kind="b"))
+        return w.choose(always, one, m)
 
     def log1p(self, x: Value) -> Value:
         """log(u) with u = 1 + x rounded, plus what the rounding took."""
@@ -336,8 +384,8 @@ class Functions:
                 if kind == "i"
                 else x[0]
             )
-        if op == "pow" and x[1].kind != "f":
-            x = [x[0], self.convert(x[1], "f")]
+        if op == "pow":
+            return self.pow(x[0], x[1] if x[1].kind == "f" else self.convert(x[1], "f"))
         if op in LIBM:
             return self.libm(op, *x)
         raise Unsupported(f"the operation {op!r}")
@@ -399,6 +447,7 @@ COST = {
     "rsqrt": 12,
     "mulhi": 5,
     "rem": 20,
+    "pow": 90,
     **dict.fromkeys(LIBM, 300),
 }
 """Rough instructions of an element, where they are not one."""

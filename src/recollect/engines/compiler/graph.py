@@ -128,7 +128,7 @@ class Graph:
         """An operation on corresponding elements; axes of length 1 and scalars are broadcast."""
         shape = np.broadcast_shapes(*(n.shape for n in ins))
         ins = tuple(self.bcast(n, shape, range(len(shape) - len(n.shape), len(shape))) for n in ins)
-        kind = dtype or ("b" if op in COMPARISONS or op == "is_finite" else ins[-1].dtype)
+        kind = dtype or ("b" if op in COMPARISONS or op == "is_finite" else ins[0 if op == "pow" else -1].dtype)
         splats = [self.splat(n) for n in ins]
         fold = FOLD.get(op)
         if fold and all(s is not None for s in splats):

@@ -84,7 +84,7 @@ class Kernels(Control):
                         new = w.choose(Value(w.scope.mask, "b", True), new, old)
                     w.put(slot, w.widen(new) if old.wide else new)
             for n, value in values:
-                w.store(buffers[n.id], affine.linear(space, at), value)
+                w.later(buffers[n.id], affine.linear(space, at), value)
 
         cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
         if not maps and not totals:

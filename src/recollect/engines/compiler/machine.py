@@ -53,11 +53,16 @@ def compiled(text: str) -> bytes:
 
 
 class Loaded:
-    """Machine code in this process; ``run`` is its entry."""
+    """Machine code in this process; ``run`` is its entry, where it has one of that name and form."""
 
-    def __init__(self, code: bytes):
+    def __init__(self, code: bytes, entry: str | None = "run"):
         self._module = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(self._module, machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        self.run = SIGNATURE(self._engine.get_function_address("run"))
+        if entry is not None:
+            self.run = SIGNATURE(self.address(entry))
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        return self._engine.get_function_address(name)

@@ -12,13 +12,10 @@ from recollect.engines.compiler.plan import (
     Plan,
     same_places,
 )
-from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
+from recollect.engines.compiler.writer import VECTOR, Buffer, Value, Writer, ramp_mask
 
-UNROLL = {"lanes": 100, "single": 8}
+UNROLL = {"lanes": 100, "single": 8, "thread": 100, "once": 0}
 """Instructions of a loop's body that is written out several times rather than looped over, about."""
-
-SMALL = 4096
-"""Bytes of an array of one step that lies on the stack; larger ones are in the scratch space."""
 
 
 class Nests:
@@ -38,16 +35,10 @@ class Nests:
 
     def allocate(self, size: int, kind: str) -> Buffer:
         """Memory for an array of this step."""
-        lanes = self.w.lanes > 1
-        count = max(1, size) * self.w.lanes
-        name = f"%b{self.w.serial()}"
-        width = 1 if kind == "b" else 4
-        if count * width > SMALL * (VECTOR if lanes else 1):
-            self.scratch.append((name, count * width))
-        else:
-            padded = count + (VECTOR if not lanes else 0)
-            self.w.allocas.append(f"  {name} = alloca [{padded} x {STORED[kind]}], align 64")
-        return Buffer(name, kind, lanes)
+        buffer, needed = self.w.array(size, kind)
+        if needed:
+            self.scratch.append((buffer.pointer, needed))
+        return buffer
 
     def place_for(self, n: Node) -> Buffer:
         """The buffer a stored node is written to."""
@@ -141,10 +132,11 @@ class Nests:
 
     def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
         """Loops over all sizes; small inner ones are written out."""
-        limit = UNROLL["lanes" if self.w.lanes > 1 else "single"]
+        limit = UNROLL[self.w.way]
         total = math.prod(sizes)
         if total == 1 or (total <= 16 and total * cost <= limit):
             self._written_out(sizes, [], body)
+            self.w.settle()
             return
         cut, inner = len(sizes), 1
         while cut > 1 and inner * sizes[cut - 1] <= 16 and inner * sizes[cut - 1] * cost <= limit:
@@ -165,6 +157,7 @@ class Nests:
         with self.w.loop(sizes[d], step) as i:
             for c in range(step):
                 self._nested(sizes, cut, chunk, [*done, affine.add(i, affine.number(c))], body)
+            self.w.settle()
 
     def _written_out(self, sizes: Sequence[int], done: list[Index], body: Callable) -> None:
         if not sizes:

@@ -148,7 +148,7 @@ class Reductions(Nests):
                     nest([*outer, i])
                 return
             row = w.new(f"and i64 {w.place(affine.linear(sizes, outer))}, {PARTS - 1}")
-            far = row if not sums.lanes else w.new(f"mul i64 {row}, {w.lanes}")
+            far = row if w.stride(sums) == 1 else w.new(f"mul i64 {row}, {w.stride(sums)}")
             pointer = w.new(f"getelementptr inbounds {STORED[n.dtype]}, ptr {sums.pointer}, i64 {far}")
             one = sums._replace(pointer=pointer)
             w.store(one, affine.ZERO, self.accumulate(n, w.load(one, affine.ZERO), self._inner(n, at, tuple(outer))))

@@ -27,6 +27,9 @@ BYTES = {"f": 4, "i": 4, "u": 4, "b": 1}
 VECTOR = 16
 """Elements of a vector along the units of a single run."""
 
+SMALL = 4096
+"""Bytes of an array of one step that lies on the stack; larger ones are in the scratch space."""
+
 
 class Value(NamedTuple):
     """The name or number of something computed."""
@@ -37,11 +40,12 @@ class Value(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """An array in memory; ``lanes``: with the lanes of a vector innermost."""
+    """An array in memory; ``lanes``: with the lanes of a vector innermost; ``own``: of one thread of a GPU alone."""
 
     pointer: str
     kind: str
     lanes: bool
+    own: bool = False
 
 
 @dataclasses.dataclass
@@ -71,6 +75,7 @@ class Writer:
 
     def __init__(self, lanes: int):
         self.lanes = lanes
+        self.way = "lanes" if lanes > 1 else "single"
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
         self.allocas: list[str] = []
@@ -241,7 +246,7 @@ class Writer:
         values = self.together(*values)
         wide, result = values[0].wide, kind or values[0].kind
         short = {"f": "f32", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
-        tail = lambda k: (f"v{self.width}" if wide else "") + short[k]  # noqa: E731
+        tail = lambda k: self.prefix(wide) + short[k]  # noqa: E731
         full = f"@llvm.{name}.{suffix}{tail(values[0].kind)}"
         if ".sat" in name:
             full = f"@llvm.{name}.{tail(result)}.{tail(values[0].kind)}"
@@ -250,6 +255,10 @@ class Writer:
         self.declared.add(f"declare {r} {full}({', '.join([t] * len(values))}{more})")
         text = self.new(f"call {r} {full}({', '.join(f'{t} {v.text}' for v in values)}{extra})")
         return Value(text, result, wide)
+
+    def prefix(self, wide: bool) -> str:
+        """What LLVM's functions have in their names before the type of an element."""
+        return f"v{self.width}" if wide else ""
 
     # -- places
 
@@ -282,6 +291,26 @@ class Writer:
 
     # -- memory
 
+    def array(self, size: int, kind: str) -> tuple[Buffer, int]:
+        """Memory for an array of this step: on the stack, or else how many bytes of it the caller provides."""
+        many = self.lanes > 1
+        count = max(1, size) * self.lanes
+        name = f"%b{self.serial()}"
+        buffer, needed = Buffer(name, kind, many), count * BYTES[kind]
+        if needed > SMALL * (VECTOR if many else 1):
+            return buffer, needed
+        padded = count + (0 if many else VECTOR)
+        self.allocas.append(f"  {name} = alloca [{padded} x {STORED[kind]}], align 64")
+        return buffer, 0
+
+    def stride(self, buffer: Buffer) -> int:
+        """How many elements of memory lie between two elements of an array of one run."""
+        return self.lanes if buffer.lanes else 1
+
+    def align(self, buffer: Buffer) -> int:
+        """What the address of an element (of its lanes) is a multiple of, in bytes."""
+        return min(64, 4 * self.lanes) if buffer.lanes and buffer.kind != "b" else BYTES[buffer.kind]
+
     def table(self, node: Node) -> Buffer:
         """A constant array."""
         if node.id not in self.tables:
@@ -296,8 +325,8 @@ class Writer:
 
     def pointer(self, buffer: Buffer, place: Index) -> str:
         """The address of an element (of its lanes)."""
-        kind, size = buffer.kind, self.lanes if buffer.lanes else 1
-        where = affine.scale(place, size)
+        kind = buffer.kind
+        where = affine.scale(place, self.stride(buffer))
         if where == affine.ZERO:
             return buffer.pointer
         at = self.place(where)
@@ -313,7 +342,7 @@ class Writer:
             return self.gather(buffer, at)
         pointer = self.pointer(buffer, place)
         t = self.type(kind, wide, STORED)
-        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
+        align = self.align(buffer)
         if step and self.scope.mask:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.load.v{self.width}{short}.p0"
@@ -342,7 +371,7 @@ class Writer:
         if kind == "b":
             text = self.new(f"zext {self.typed(value)} to {t}")
         pointer = self.pointer(buffer, place)
-        align = min(64, 4 * self.lanes) if buffer.lanes and kind != "b" else BYTES[kind]
+        align = self.align(buffer)
         if step and self.scope.mask:
             short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
             name = f"@llvm.masked.store.v{self.width}{short}.p0"
@@ -353,14 +382,19 @@ class Writer:
         else:
             self.line(f"store {t} {text}, ptr {pointer}, align {align}")
 
+    def later(self, buffer: Buffer, place: Index, value: Value) -> None:
+        """Put an element into memory before `settle`; nothing reads it from there until then."""
+        self.store(buffer, place, value)
+
+    def settle(self) -> None:
+        """The end of a piece of a loop whose elements do not read one another."""
+
     def _addresses(self, buffer: Buffer, at: Value) -> str:
         """The addresses of elements at places that were computed (below 2^31)."""
         if buffer.lanes:
             at = self.do("mul", self.widen(at), self.const("i", self.lanes))
             at = self.do("add", at, Value("<" + ", ".join(f"i32 {k}" for k in range(self.lanes)) + ">", "i", True))
         far = self.cast("zext", at, "l")
-        t = f"<{self.width} x ptr>" if at.wide else "ptr"
-        del t
         return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
 
     def gather(self, buffer: Buffer, at: Value) -> Value:

@@ -1,0 +1,347 @@
+"""The step compiler on an NVIDIA GPU: bits, compile time, kernels alone, and training by the clock on the wall.
+
+    python benchmarks/gpu.py bits            # a GPU and the processor, bit for bit
+    python benchmarks/gpu.py kernels         # steps per second of kernels alone, by runs and by ways to compile them
+    python benchmarks/gpu.py train           # through `train`, warm, and where the time goes
+    python benchmarks/gpu.py paper           # the paper's pair with its own kernel; 256 runs of figure 5 to the end
+    python benchmarks/gpu.py one tmaze 32768 100   # one launch, for a profiler
+
+Prints as it goes; ``--json FILE`` keeps all figures.
+"""
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import numpy as np
+
+from recollect import EpisodicActorCritic, SecretInformant, train
+from recollect.engines import compiled_gpu, loop
+from recollect.engines.compiler import cuda_driver, nests
+from recollect.engines.compiler.fleet import Fleet, over_blocks
+from recollect.engines.compiler.grid import Grid, GridProgram
+from recollect.engines.compiler.program import Program
+from recollect.engines.compiler.ptx import STEP, Routine
+from recollect.engines.compiler.threads import emit_thread
+from recollect.envs.t_maze import TMaze
+from recollect.store.run_folders import command_line, versions
+
+RECOMMENDED = {"optimizer": "rmsprop", "distinct": True, "query_openness": 1.0, "critic_output": "linear"}
+PAIRS = {
+    "informant": (EpisodicActorCritic(memory_size=3), SecretInformant(length=10, decisions=2)),
+    "tmaze": (EpisodicActorCritic(memory_size=8, hidden=16), TMaze(length=10)),
+    "recommended": (
+        EpisodicActorCritic(memory_size=8, hidden=16, learning_rate=0.002, products=16, **RECOMMENDED),
+        SecretInformant(length=10, decisions=1),
+    ),
+}
+ENDLESS = (2**30, 2**23, 2**31 - 1, 2**31 - 1)
+REPORT = {}
+
+
+def say(*words):
+    """Print at once."""
+    print(*words, flush=True)
+
+
+def keep(part, **figures):
+    """Print a row and keep it."""
+    REPORT.setdefault(part, []).append(figures)
+    say(part, json.dumps(figures))
+
+
+def leaves_of(agent):
+    """The inputs of a step: hyperparameters and limits."""
+    return [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, ENDLESS)]
+
+
+@functools.cache
+def _step_of(name):
+    agent, env = PAIRS[name]
+    return compiled_gpu._traced(jax.tree.structure(agent), env, 128)[1]
+
+
+def bits(args):
+    """A thousand steps on both, from states that the GPU began."""
+    for name, (agent, env) in PAIRS.items():
+        begun = time.perf_counter()
+        runs = compiled_gpu.Runs(loop.rows(agent, 96), env, ENDLESS)
+        runs.begin(range(96))
+        state = runs._grid.unload()
+        step, leaves = _step_of(name), leaves_of(agent)
+        shared = (True,) * len(leaves)
+        fleet = Fleet(step.state, 96, 16)
+        fleet.load(state)
+        calls = fleet.attach(Program(step, 16, shared), leaves)
+        over_blocks(lambda k: calls[k].advance(1001), len(calls))  # noqa: B023
+        for count in (1, 500, 500):
+            runs._grid.advance(runs._step, count)
+        wanted, found = (step.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
+        wrong = [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()]
+        apart = max(
+            (np.nanmax(np.abs(wanted[k].astype(float) - found[k])) for k in wrong if wanted[k].dtype.kind == "f"),
+            default=0.0,
+        )
+        keep(
+            "bits",
+            pair=name,
+            equal=not wrong,
+            leaves_that_differ=len(wrong),
+            of=len(wanted),
+            largest_difference=float(apart),
+            seconds=time.perf_counter() - begun,
+        )
+
+
+@contextlib.contextmanager
+def _unrolled(way):
+    """What is left of the ways to compile, with loops written out as far as one of them says."""
+    options, before = dict(way), nests.UNROLL["thread"]
+    nests.UNROLL["thread"] = options.pop("unroll", before)
+    try:
+        yield options
+    finally:
+        nests.UNROLL["thread"] = before
+
+
+def _translate_all(gpu, pairs, ways):
+    """Fill the cache of compiled code on all cores; seconds of each."""
+    jobs = {}
+    for name in pairs:
+        step, shared = _step_of(name), (True,) * len(leaves_of(PAIRS[name][0]))
+        for way, options in ways.items():
+            with _unrolled(options) as rest:
+                jobs[name, way] = (emit_thread(step, shared).text, rest)
+
+    def work(job):
+        begun = time.perf_counter()
+        loaded = gpu.program([Routine("run", job[0], STEP)], **job[1])
+        say("  compiled in", round(time.perf_counter() - begun, 1), job[1], [x for x in loaded.log.splitlines() if x])
+        return time.perf_counter() - begun
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return dict(zip(jobs, pool.map(work, jobs.values()), strict=True))
+
+
+def _timed(grid, program, steps):
+    grid.device.wait()
+    begun = time.perf_counter()
+    grid.advance(program, steps)
+    grid.device.wait()
+    return time.perf_counter() - begun
+
+
+def kernels(args):
+    """Steps per second of the kernels alone."""
+    gpu = cuda_driver.device()
+    ways = {
+        "plain": {},
+        "128 registers": {"registers": 128},
+        "168 registers": {"registers": 168},
+        "unroll 30": {"unroll": 30},
+        "unroll 300": {"unroll": 300},
+    }
+    chosen = args.ways.split(";") if args.ways else list(ways)
+    pairs = args.pairs.split(",")
+    compiled_in = _translate_all(gpu, pairs, {way: ways[way] for way in chosen})
+    for name in pairs:
+        agent, _ = PAIRS[name]
+        step, leaves = _step_of(name), leaves_of(agent)
+        shared = (True,) * len(leaves)
+        for way in chosen:
+            with _unrolled(ways[way]) as options:
+                program = GridProgram(gpu, step, shared, **options)
+            compile_seconds = compiled_in[name, way]
+            uses = program.loaded.uses("run")
+            spills = [line.strip() for line in program.loaded.log.splitlines() if "spill" in line]
+            for count in map(int, args.runs.split(",")):
+                runs = compiled_gpu.Runs(loop.rows(agent, count), PAIRS[name][1], ENDLESS)
+                runs.begin(range(count))
+                grid = runs._grid
+                grid.give(program, leaves)
+                once = _timed(grid, program, 4) / 4
+                steps = int(min(2000, max(20, 0.15 / once))) // 2 * 2
+                best = min(_timed(grid, program, steps) for _ in range(2))
+                keep(
+                    "kernels",
+                    pair=name,
+                    way=way,
+                    runs=count,
+                    steps_per_second=count * steps / best,
+                    microseconds_a_step=best / steps * 1e6,
+                    compile_seconds=round(compile_seconds, 2),
+                    **uses,
+                    spills=spills,
+                    own=program.kernel.own,
+                    state_bytes=2 * grid.offsets.bytes // 32,
+                )
+                del runs, grid
+
+
+def train_parts(args):
+    """Through `train`, twice; a third time with the parts waited for one by one."""
+    for name in args.pairs.split(","):
+        agent, env = PAIRS[name]
+        for count in map(int, args.runs.split(",")):
+            steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
+            options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
+            seconds = []
+            for _ in range(2):
+                begun = time.perf_counter()
+                result = train(agent, env, 10**8, range(count), **options)
+                seconds.append(time.perf_counter() - begun)
+            total = int(result.steps.sum())
+            parts = _parts(lambda a=agent, e=env, c=count, o=options: train(a, e, 10**8, range(c), **o))
+            keep(
+                "train",
+                pair=name,
+                runs=count,
+                steps=total,
+                first_seconds=seconds[0],
+                seconds=seconds[1],
+                steps_per_second=total / seconds[1],
+                engine=result.engine,
+                parts={k: round(v, 4) for k, v in parts.items()},
+            )
+
+
+def _parts(call):
+    """Seconds in each part of a call, every part waited for."""
+    spent = {}
+    wrapped = {"__init__": "set up", "begin": "begin", "advance": "kernels", "counters": "counters", "sums": "sums"}
+    wrapped |= {"collected": "collected", "agent_states": "agent states"}
+    kept = {name: getattr(compiled_gpu.Runs, name) for name in wrapped}
+
+    def waited(name, function):
+        def inner(self, *args, **options):
+            begun = time.perf_counter()
+            value = function(self, *args, **options)
+            self._grid.device.wait()
+            spent[wrapped[name]] = spent.get(wrapped[name], 0.0) + time.perf_counter() - begun
+            return value
+
+        return inner
+
+    for name, function in kept.items():
+        setattr(compiled_gpu.Runs, name, waited(name, function))
+    try:
+        begun = time.perf_counter()
+        call()
+        spent["all"] = time.perf_counter() - begun
+    finally:
+        for name, function in kept.items():
+            setattr(compiled_gpu.Runs, name, function)
+    return spent
+
+
+def cold(args):
+    """Compile times in an empty cache, and again from it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["RECOLLECT_CACHE"] = folder
+        for name, (agent, env) in PAIRS.items():
+            for cache in ("empty", "filled"):
+                compiled_gpu._programs.cache_clear()
+                if cache == "empty":
+                    compiled_gpu._traced.cache_clear()
+                begun = time.perf_counter()
+                steps = compiled_gpu._traced(jax.tree.structure(agent), env, 128)
+                traced = time.perf_counter() - begun
+                same = (True,) * len(jax.tree.leaves(agent))
+                programs = compiled_gpu._programs(
+                    jax.tree.structure(agent), env, 128, same, cuda_driver.device()
+                )
+                seconds = time.perf_counter() - begun
+                keep(
+                    "compile",
+                    pair=name,
+                    cache=cache,
+                    seconds=seconds,
+                    trace_seconds=traced,
+                    uses=[p.loaded.uses("run") for p in programs],
+                    equations=[len(s.graph._known) for s in steps],
+                )
+        del os.environ["RECOLLECT_CACHE"]
+
+
+def paper(args):
+    """The paper's pair with the kernel that was written for it, through `train`; figure 5 to the end."""
+    import cProfile
+    import pstats
+
+    from recollect.studies.speed import batch
+
+    agent, env = PAIRS["informant"]
+    for count in map(int, args.runs.split(",")):
+        steps = max(1, int(args.steps / count / 100_000)) * 100_000
+        seconds = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            result = train(agent, env, 10**8, range(count), max_steps=steps, engine="cuda", bins=100)
+            seconds.append(time.perf_counter() - begun)
+        total = int(result.steps.sum())
+        keep("paper", runs=count, steps=total, first=seconds[0], seconds=seconds[1], steps_per_second=total / seconds[1])
+    profile = cProfile.Profile()
+    profile.enable()
+    train(agent, env, 10**8, range(count), max_steps=steps, engine="cuda", bins=100)
+    profile.disable()
+    pstats.Stats(profile, stream=sys.stdout).sort_stats("cumulative").print_stats(25)
+    keep("figure5", **batch.figure5())
+
+
+def one(args):
+    """One launch."""
+    agent, env = PAIRS[args.pair]
+    runs = compiled_gpu.Runs(loop.rows(agent, args.count), env, ENDLESS)
+    runs.begin(range(args.count))
+    for _ in range(3):
+        seconds = _timed(runs._grid, runs._step, args.turns)
+        say(args.pair, args.count, args.turns, f"{args.count * args.turns / seconds:.3e} steps/s")
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json")
+    parts = parser.add_subparsers(dest="part", required=True)
+    parts.add_parser("bits").set_defaults(run=bits)
+    parts.add_parser("cold").set_defaults(run=cold)
+    for name, function, runs in (("kernels", kernels, "4096,32768,131072"), ("train", train_parts, "32768,131072")):
+        part = parts.add_parser(name)
+        part.add_argument("--runs", default=runs)
+        part.add_argument("--pairs", default="informant,tmaze,recommended")
+        part.add_argument("--ways", default="")
+        part.add_argument("--steps", type=float, default=3e8)
+        part.set_defaults(run=function)
+    part = parts.add_parser("paper")
+    part.add_argument("--runs", default="3168,32768")
+    part.add_argument("--steps", type=float, default=3e9)
+    part.set_defaults(run=paper)
+    part = parts.add_parser("one")
+    part.add_argument("pair")
+    part.add_argument("count", type=int)
+    part.add_argument("turns", type=int)
+    part.set_defaults(run=one)
+    args = parser.parse_args()
+    say("JAX on", jax.default_backend(), "| GPU:", cuda_driver.why_none() or cuda_driver.device().name)
+    failed = 0
+    try:
+        args.run(args)
+    except Exception:  # a table of what was measured is worth more than none
+        traceback.print_exc()
+        failed = 1
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"command": command_line(), "versions": versions(), **REPORT}, file, indent=1)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""The work of threads as a program: PTX for NVIDIA's GPUs, or machine code that does one thread after the other.
+
+A routine is ``@{name}_thread(i64 thread, arguments…)``; its entry ``@{name}`` has the arguments alone. LLVM contracts and
+reorders nothing, and numbers too small to be normal are taken for 0, on a GPU as on a processor: so both have the same
+bits.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+
+from recollect.engines.compiler import cache, machine
+from recollect.engines.compiler.emission import with_mode
+
+TRIPLE = "nvptx64-nvidia-cuda"
+NEWEST = (9, 0)
+"""The newest GPU that code is written for; the driver translates it for later ones."""
+OLDEST = (7, 0)
+
+ATTRIBUTES = (
+    'attributes #0 = { alwaysinline nounwind "denormal-fp-math-f32"="preserve-sign,preserve-sign" }\n'
+    "attributes #1 = { nounwind willreturn memory(none) }\n"
+    'attributes #2 = { nounwind "denormal-fp-math-f32"="preserve-sign,preserve-sign" }\n'
+)
+
+STEP = "ppppii"
+"""Arguments of a step's routine: arena, given, shared, scratch; runs, count."""
+
+
+class Routine(NamedTuple):
+    """The work of one thread; ``arguments``: "p" for a pointer, "i" for a 64-bit integer."""
+
+    name: str
+    text: str
+    arguments: str
+
+
+def _names(arguments: str) -> list[str]:
+    return [f"%x{k}" for k in range(len(arguments))]
+
+
+def _gpu_entry(routine: Routine) -> str:
+    """A thread for each element of the grid."""
+    names = _names(routine.arguments)
+    types = ["ptr addrspace(1) noalias" if a == "p" else "i64" for a in routine.arguments]
+    given = ", ".join(f"{t} {n}" for t, n in zip(types, names, strict=True))
+    lines = [f"define ptx_kernel void @{routine.name}({given}) #2 {{"]
+    passed = ["i64 %thread"]
+    for a, n in zip(routine.arguments, names, strict=True):
+        if a == "p":
+            lines.append(f"  {n}g = addrspacecast ptr addrspace(1) {n} to ptr")
+        passed.append(f"ptr {n}g" if a == "p" else f"i64 {n}")
+    for name, register in (("t", "tid"), ("b", "ctaid"), ("n", "ntid")):
+        lines.append(f"  %{name} = call i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
+        lines.append(f"  %{name}w = zext i32 %{name} to i64")
+    lines += ["  %before = mul i64 %bw, %nw", "  %thread = add i64 %before, %tw"]
+    lines += [f"  call void @{routine.name}_thread({', '.join(passed)})", "  ret void", "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _host_entry(routine: Routine) -> str:
+    """One thread after the other."""
+    names = _names(routine.arguments)
+    types = ["ptr" if a == "p" else "i64" for a in routine.arguments]
+    given = ", ".join(f"{t} {n}" for t, n in zip(types, names, strict=True))
+    return "\n".join(
+        [
+            f"define void @{routine.name}(i64 %threads, {given}) #2 {{",
+            "entry:",
+            "MODE_ON",
+            "  br label %head",
+            "head:",
+            "  %thread = phi i64 [ 0, %entry ], [ %next, %body ]",
+            "  %more = icmp ult i64 %thread, %threads",
+            "  br i1 %more, label %body, label %done",
+            "body:",
+            f"  call void @{routine.name}_thread(i64 %thread, {given})",
+            "  %next = add i64 %thread, 1",
+            "  br label %head",
+            "done:",
+            "MODE_OFF",
+            "  ret void",
+            "}\n",
+        ]
+    )
+
+
+def for_gpu(routines: Sequence[Routine]) -> str:
+    """LLVM's text of the entries that a GPU runs."""
+    registers = "".join(f"declare i32 @llvm.nvvm.read.ptx.sreg.{r}.x()\n" for r in ("tid", "ctaid", "ntid"))
+    return _joined([r.text + _gpu_entry(r) for r in routines]) + registers + ATTRIBUTES
+
+
+def for_host(routines: Sequence[Routine]) -> str:
+    """The same for the processor that this runs on."""
+    return with_mode(_joined([r.text + _host_entry(r) for r in routines]) + ATTRIBUTES, machine.is_x86())
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Texts one after the other, each function declared once."""
+    seen: set[str] = set()
+    lines = []
+    for line in "".join(texts).splitlines():
+        if line.startswith("declare "):
+            if line in seen:
+                continue
+            seen.add(line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def target(capability: tuple[int, int]) -> Any:
+    """LLVM's machine for a GPU of this compute capability."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    major, minor = min(capability, NEWEST)
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=f"sm_{major}{minor}", opt=3)
+
+
+def assembly(text: str, capability: tuple[int, int], level: int = 1) -> str:
+    """PTX of LLVM's text, from the disk where it was made before."""
+    key = f"{text}\n{TRIPLE} {min(capability, NEWEST)} {level}\n{llvm.llvm_version_info}"
+    if (found := cache.get(key)) is not None:
+        return found.decode()
+    made = target(capability)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = TRIPLE, str(made.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    passes = llvm.create_pass_builder(made, options)
+    passes.getModulePassManager().run(module, passes)
+    written = made.emit_assembly(module)
+    cache.put(key, written.encode())
+    return written
+
+
+class OnHost:
+    """Entries in this process, to hold what a GPU does against; the grid is a loop."""
+
+    def __init__(self, routines: Sequence[Routine]):
+        self._code = machine.Loaded(machine.compiled(for_host(routines)), entry=None)
+        self._calls = {
+            r.name: ctypes.CFUNCTYPE(
+                None, ctypes.c_int64, *(ctypes.c_void_p if a == "p" else ctypes.c_int64 for a in r.arguments)
+            )(self._code.address(r.name))
+            for r in routines
+        }
+
+    def launch(self, name: str, threads: int, arguments: Sequence[int]) -> None:
+        """Run ``threads`` threads."""
+        self._calls[name](threads, *arguments)

@@ -1,0 +1,316 @@
+"""The step of one run as the work of one thread of a GPU: the code of the lanes, with every value a scalar.
+
+A *block* is 32 runs, the threads of a warp. Element e of an array of theirs is 32 numbers side by side, so that one
+instruction of a warp reads one line of memory: ``block · bytes + offset + (32 e + lane) · size``. All but the block and
+the lane are constants of the code. Nothing here is of a GPU but that order: `ptx` writes the entries, for one or for the
+processor that this runs on, where the threads come one after the other.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from recollect.engines.compiler import pool
+from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.emission import emit_body
+from recollect.engines.compiler.functions import LIBM
+from recollect.engines.compiler.graph import Node, Unsupported
+from recollect.engines.compiler.plan import reachable
+from recollect.engines.compiler.primitives import Subgraph
+from recollect.engines.compiler.program import Layout, Step
+from recollect.engines.compiler.writer import BYTES, STORED, TYPES, Buffer, Value, Writer
+
+BLOCK = 32
+"""Runs that lie side by side in memory: the threads of a warp."""
+
+OWN = 1 << 12
+"""Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
+
+
+class ThreadWriter(Writer):
+    """Writes the lanes' code for one lane."""
+
+    def __init__(self, often: bool = True) -> None:
+        super().__init__(BLOCK)
+        self.way = "thread" if often else "once"
+        self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
+        self.widths: dict[str, int] = {}  # name and bytes an element of those in the scratch space
+        self._waiting: list[tuple[object, Buffer, Index, Value]] = []
+
+    def type(self, kind: str, wide: bool, types: dict[str, str] = TYPES) -> str:
+        """LLVM's type: what differs from run to run is as wide as what does not."""
+        del wide
+        return types[kind]
+
+    def widen(self, value: Value) -> Value:
+        """The same number."""
+        return value._replace(wide=True)
+
+    def prefix(self, wide: bool) -> str:
+        """LLVM's functions of scalars."""
+        del wide
+        return ""
+
+    def array(self, size: int, kind: str) -> tuple[Buffer, int]:
+        """Memory of this thread, or in the scratch space."""
+        name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
+        if needed > OWN:
+            self.widths[name] = BYTES[kind]
+            return Buffer(name, kind, True), needed
+        self.arrays[name] = needed
+        return Buffer(name, kind, True, own=True), 0
+
+    def stride(self, buffer: Buffer) -> int:
+        """Runs lie side by side, but for what is a thread's own."""
+        return BLOCK if buffer.lanes and not buffer.own else 1
+
+    def align(self, buffer: Buffer) -> int:
+        """Of one element."""
+        return BYTES[buffer.kind]
+
+    def later(self, buffer: Buffer, place: Index, value: Value) -> None:
+        """What is loaded before the first of several stores need not wait for them."""
+        self._waiting.append((self.scope, buffer, place, value))
+
+    def settle(self) -> None:
+        """Store what waits in this scope."""
+        here = [entry for entry in self._waiting if entry[0] is self.scope]
+        self._waiting = [entry for entry in self._waiting if entry[0] is not self.scope]
+        for _, buffer, place, value in here:
+            self.store(buffer, place, value)
+
+    def _addresses(self, buffer: Buffer, at: Value) -> str:
+        stride = self.stride(buffer)
+        at = at if stride == 1 else self.do("mul", at, self.const("i", stride))
+        far = self.cast("zext", at, "l")
+        return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
+
+    def gather(self, buffer: Buffer, at: Value) -> Value:
+        """One element at a computed place."""
+        kind = buffer.kind
+        text = self.new(f"load {STORED[kind]}, ptr {self._addresses(buffer, at)}, align {BYTES[kind]}")
+        if kind == "b":
+            text = self.new(f"trunc i8 {text} to i1")
+        return Value(text, kind, True)
+
+    def scatter(self, buffer: Buffer, at: Value, value: Value, where: Value | None) -> None:
+        """One element to a computed place, if ``where`` holds."""
+        if where is None:
+            self._scatter_one(buffer, at, value)
+            return
+        with self.branch(where.text):
+            self._scatter_one(buffer, at, value)
+
+    def any(self, value: Value) -> str:
+        """Of one lane."""
+        return value.text
+
+    def all(self, value: Value) -> str:
+        """Of one lane."""
+        return value.text
+
+
+def why_not(step: Step) -> str | None:
+    """What a GPU cannot do as the processor does it, bit for bit; None if there is nothing."""
+
+    def foreign(outs: Sequence[Node]) -> str | None:
+        for n in reachable(outs):
+            if n.op in LIBM or (n.op == "rem" and n.dtype == "f"):
+                return f"the function {n.op!r}, which is the C library's on a processor"
+            for part in n.params if n.op == "loop" else ():
+                if isinstance(part, Subgraph) and (found := foreign(part.outs)) is not None:
+                    return found
+        return None
+
+    return foreign(step.outs)
+
+
+class Offsets:
+    """Where the arrays of a block's runs begin, in bytes from the start of the block, and how many there are in all."""
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], kinds: Sequence[str]):
+        self.starts, at = [], 0
+        for shape, kind in zip(shapes, kinds, strict=True):
+            self.starts.append(at)
+            size = BYTES[kind] * BLOCK
+            for s in shape:
+                size *= s
+            at += -(-size // 128) * 128
+        self.bytes = max(at, 128)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """The work of one thread: ``@{name}_thread(thread, arena, given, shared, scratch, runs, count)``.
+
+    ``arena``: blocks of two regions of `Offsets` of the state, of which the first holds it between calls. ``given``:
+    blocks of the inputs that differ from run to run. ``shared``: 4 bytes for each element of the others.
+    """
+
+    name: str
+    text: str
+    scratch: int  # bytes a block
+    own: int  # bytes that a thread has for itself
+    kernels: int
+
+
+def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bool = True) -> Kernel:
+    """A step, which has no outputs, as the work of one thread.
+
+    ``often``: whether speed is worth longer code, which takes longer to compile.
+
+    Raises:
+        Unsupported: for what a GPU cannot do with the processor's bits.
+    """
+    if (why := why_not(step)) is not None:
+        raise Unsupported(why)
+    if step.outputs.shapes:
+        raise ValueError("a step for a GPU changes its state and has no outputs")
+    w, count = ThreadWriter(often), len(step.state.shapes)
+    state, inputs = step.leaves[:count], step.leaves[count:]
+    body = emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
+    own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
+    far, far_bytes = pool.places(dict(body.scratch), w.scopes[0].lines, still=True)
+    text = [
+        *(line.replace("@g", f"@{name}_g") for line in w.tables.values()),
+        f"define internal void @{name}_thread(i64 %thread, ptr noalias %arena, ptr noalias %given, "
+        "ptr noalias %shared, ptr noalias %scratch, i64 %runs, i64 %count) #0 {",
+        "entry:",
+        *(line.replace("align 64", "align 4") for line in w.allocas),
+        *_own(w.arrays, own, own_bytes),
+        "  %inside = icmp ult i64 %thread, %runs",
+        "  br i1 %inside, label %first, label %out",
+        "first:",
+        "  %block = lshr i64 %thread, 5",
+        "  %lane = and i64 %thread, 31",
+        "  %lane4 = shl i64 %lane, 2",
+        *_regions(step.state),
+        *_inputs(step.inputs, shared),
+        *_scratch(far, far_bytes, w.widths),
+        "  br label %head",
+        "head:",
+        "  %k = phi i64 [ 0, %first ], [ %next, %last ]",
+        "  %here = phi ptr [ %block_a, %first ], [ %there, %last ]",
+        "  %there = phi ptr [ %block_b, %first ], [ %here, %last ]",
+        "  %more = icmp ult i64 %k, %count",
+        "  br i1 %more, label %body, label %done",
+        "body:",
+        *_pointers(step.state, body.swapped),
+        *(line.replace("@g", f"@{name}_g") for line in w.scopes[0].lines),
+        "  br label %last",
+        "last:",
+        "  %next = add i64 %k, 1",
+        "  br label %head",
+        "done:",
+        *_copied_back(step.state, body.swapped),
+        "  br label %out",
+        "out:",
+        "  ret void",
+        "}",
+        *sorted(w.declared),
+    ]
+    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes, len(body.plan.items))
+
+
+def _regions(layout: Layout) -> list[str]:
+    size = Offsets(layout.shapes, layout.kinds).bytes
+    return [
+        f"  %at_block = mul i64 %block, {2 * size}",
+        "  %block_a = getelementptr inbounds i8, ptr %arena, i64 %at_block",
+        f"  %block_b = getelementptr inbounds i8, ptr %block_a, i64 {size}",
+        "  %fixed_4 = getelementptr inbounds i8, ptr %block_a, i64 %lane4",
+        "  %fixed_1 = getelementptr inbounds i8, ptr %block_a, i64 %lane",
+    ]
+
+
+def _inputs(layout: Layout, shared: Sequence[bool]) -> list[str]:
+    """Pointers to the inputs: one number after another if all runs share them, else as the state."""
+    apart = [k for k, one in enumerate(shared) if not one]
+    offsets = Offsets([layout.shapes[k] for k in apart], [layout.kinds[k] for k in apart])
+    lines = [
+        f"  %at_given = mul i64 %block, {offsets.bytes}",
+        "  %given_0 = getelementptr inbounds i8, ptr %given, i64 %at_given",
+        "  %given_4 = getelementptr inbounds i8, ptr %given_0, i64 %lane4",
+        "  %given_1 = getelementptr inbounds i8, ptr %given_0, i64 %lane",
+    ]
+    at = 0
+    for k, (shape, kind) in enumerate(zip(layout.shapes, layout.kinds, strict=True)):
+        if shared[k]:
+            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr %shared, i64 {at}")
+            size = 4
+            for s in shape:
+                size *= s
+            at += size
+        else:
+            start = offsets.starts[apart.index(k)]
+            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr %given_{BYTES[kind]}, i64 {start}")
+    return lines
+
+
+def _own(arrays: Mapping[str, int], places: Mapping[str, int], total: int) -> list[str]:
+    """Memory that a thread has for itself."""
+    lines = [f"  {name} = alloca [{size} x i8], align 16" for name, size in arrays.items() if name not in places]
+    lines.append(f"  %pool = alloca [{max(total, 16)} x i8], align 16")
+    return lines + [f"  {name} = getelementptr inbounds i8, ptr %pool, i64 {at}" for name, at in places.items()]
+
+
+def _scratch(places: Mapping[str, int], total: int, widths: Mapping[str, int]) -> list[str]:
+    """Memory for what is too large for that: as that of the state, in blocks."""
+    lines = [
+        f"  %at_scratch = mul i64 %block, {total * BLOCK}",
+        "  %scratch_0 = getelementptr inbounds i8, ptr %scratch, i64 %at_scratch",
+        "  %scratch_4 = getelementptr inbounds i8, ptr %scratch_0, i64 %lane4",
+        "  %scratch_1 = getelementptr inbounds i8, ptr %scratch_0, i64 %lane",
+    ]
+    for name, at in places.items():
+        lines.append(f"  {name} = getelementptr inbounds i8, ptr %scratch_{widths[name]}, i64 {at * BLOCK}")
+    return lines
+
+
+def _pointers(layout: Layout, swapped: Sequence[bool]) -> list[str]:
+    lines = []
+    for place in ("here", "there"):
+        for size, lane in ((4, "%lane4"), (1, "%lane")):
+            lines.append(f"  %{place}_{size} = getelementptr inbounds i8, ptr %{place}, i64 {lane}")
+    offsets = Offsets(layout.shapes, layout.kinds)
+    for k, (kind, swap) in enumerate(zip(layout.kinds, swapped, strict=True)):
+        size, at = BYTES[kind], offsets.starts[k]
+        base = f"%here_{size}" if swap else f"%fixed_{size}"
+        lines.append(f"  %s{k} = getelementptr inbounds i8, ptr {base}, i64 {at}")
+        if swap:
+            lines.append(f"  %t{k} = getelementptr inbounds i8, ptr %there_{size}, i64 {at}")
+    return lines
+
+
+def _copied_back(layout: Layout, swapped: Sequence[bool]) -> list[str]:
+    """After an odd number of steps the state is in the second region: bring it to the first."""
+    if not any(swapped):
+        return []
+    lines = ["  %odd_bit = and i64 %count, 1", "  %odd = icmp ne i64 %odd_bit, 0"]
+    lines.append("  br i1 %odd, label %back, label %out")
+    lines.append("back:")
+    offsets, size = Offsets(layout.shapes, layout.kinds), Offsets(layout.shapes, layout.kinds).bytes
+    before = "back"
+    for k, (shape, kind, swap) in enumerate(zip(layout.shapes, layout.kinds, swapped, strict=True)):
+        elements = 1
+        for s in shape:
+            elements *= s
+        if not swap or not elements:
+            continue
+        t, width = STORED[kind], BYTES[kind]
+        lines += [
+            f"  %back_array{k} = getelementptr inbounds i8, ptr %fixed_{width}, i64 {offsets.starts[k]}",
+            f"  br label %copy{k}",
+            f"copy{k}:",
+            f"  %back_at{k} = phi i64 [ 0, %{before} ], [ %back_next{k}, %copy{k} ]",
+            f"  %back_place{k} = mul i64 %back_at{k}, {BLOCK}",
+            f"  %back_to{k} = getelementptr inbounds {t}, ptr %back_array{k}, i64 %back_place{k}",
+            f"  %back_from{k} = getelementptr inbounds i8, ptr %back_to{k}, i64 {size}",
+            f"  %back_value{k} = load {t}, ptr %back_from{k}, align {width}",
+            f"  store {t} %back_value{k}, ptr %back_to{k}, align {width}",
+            f"  %back_next{k} = add i64 %back_at{k}, 1",
+            f"  %back_more{k} = icmp ult i64 %back_next{k}, {elements}",
+            f"  br i1 %back_more{k}, label %copy{k}, label %copied{k}",
+            f"copied{k}:",
+        ]
+        before = f"copied{k}"
+    return lines

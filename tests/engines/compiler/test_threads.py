@@ -1,0 +1,230 @@
+"""A step as the work of a GPU's thread: the same bits as in lanes, on a processor that does one thread after another."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from engines.compiler.stand_in import StandIn
+
+from recollect import EpisodicActorCritic, SecretInformant
+from recollect.agents.general import GeneralActorCritic
+from recollect.engines import compiled, compiled_gpu, loop
+from recollect.engines.compiler import Step, Unsupported, pool, ptx, threads
+from recollect.engines.compiler.fleet import Fleet
+from recollect.engines.compiler.grid import COPIES, Grid, GridProgram
+from recollect.engines.compiler.program import Program
+from recollect.envs.t_maze import TMaze
+from recollect.training.device_group import DeviceGroup
+from recollect.training.group import Limits
+from recollect.training.pytree_group import PytreeGroup
+
+pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="held against the processor's engine")
+
+SMALL = (EpisodicActorCritic(memory_size=2, hidden=4), SecretInformant(length=4, actions=2))
+RECOMMENDED = (
+    EpisodicActorCritic(
+        memory_size=4,
+        hidden=5,
+        optimizer="rmsprop",
+        distinct=True,
+        query_openness=1.0,
+        products=4,
+        critic_output="linear",
+    ),
+    SecretInformant(length=4),
+)
+WHOLE = {
+    "the paper's pair": (EpisodicActorCritic(memory_size=3), SecretInformant(length=10, decisions=2)),
+    "T-maze": (EpisodicActorCritic(memory_size=8, hidden=16), TMaze(length=10)),
+    "recommended": RECOMMENDED,
+    "general": (GeneralActorCritic(memory_size=4), TMaze(length=4)),
+}
+LIMITS = (10**6, 10**5, 40, 10**6)
+
+
+def _bits(tree):
+    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    return [np.asarray(jax.random.key_data(x) if keyed(x) else x).tobytes() for x in jax.tree.leaves(tree)]
+
+
+def _in_lanes(step, shared, tree, leaves, runs, steps):
+    fleet = Fleet(step.state, runs, 16)
+    fleet.load(tree)
+    for call in fleet.attach(Program(step, 16, shared), leaves):
+        call.advance(steps)
+    return fleet.unload()
+
+
+def _in_threads(step, shared, tree, leaves, runs, steps):
+    device = StandIn()
+    program, grid = GridProgram(device, step, shared), Grid(device, step.state, runs)
+    grid.load(tree)
+    grid.give(program, leaves)
+    for count in steps:
+        grid.advance(program, count)
+    return grid.unload()
+
+
+def _functions(state, table, scale):
+    """A bit of everything that lanes and threads write differently: places, branches, loops, sorting, truth values."""
+    x, k, on, most = state
+    y = jnp.tanh(x) * scale + jnp.exp(-jnp.abs(x)) + jnp.log1p(jnp.abs(x)) + jnp.sin(x) + jnp.sqrt(jnp.abs(x)) ** 1.7
+    y = jnp.sort(y) + jnp.cumsum(x) / (1 + jnp.arange(6, dtype=jnp.float32))
+    at = (jnp.argmax(y) + k).astype(jnp.int32)
+    row = jax.lax.dynamic_index_in_dim(table, at % 9, keepdims=False)
+    y = y.at[at % 7].add(row[at % 3])  # 6 is outside, and dropped
+    long = jnp.sum(jnp.outer(y, row) * jnp.arange(18.0).reshape(6, 3) * 0.01) + jnp.sum(jnp.tile(y, 7) ** 2)
+    turns = jax.lax.while_loop(lambda c: (c[0] < 3.0) & (c[1] < k % 5 + 2), lambda c: (c[0] + 0.7, c[1] + 1), (y[0], 0))
+    total, seen = jax.lax.scan(lambda c, v: (c * 0.5 + v, c), long, y)
+    most = jax.lax.dynamic_update_slice(most, (seen > 0)[:2], (k % 4,))
+    return (y * 0.3 + total * 0.01, k * 3 // (at + 2) + turns[1], on ^ (turns[0] > 1), most), ()
+
+
+def test_functions_places_and_loops_have_the_bits_of_the_lanes():
+    runs = 35
+    rng = np.random.default_rng(1)
+    state = (
+        rng.normal(size=(runs, 6)).astype(np.float32),
+        rng.integers(0, 50, runs).astype(np.int32),
+        rng.random(runs) < 0.5,
+        np.zeros((runs, 5), bool),
+    )
+    table, scale = rng.normal(size=(9, 3)).astype(np.float32), rng.normal(size=runs).astype(np.float32)
+    step = Step(_functions, jax.tree.map(lambda x: x[0], state), (table, scale[0]))
+    shared = (True, False)
+    wanted = _in_lanes(step, shared, state, [table, scale], runs, 7)
+    assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2])) == _bits(wanted)
+    assert all(np.isfinite(x).all() for x in wanted[:2]) and wanted[3].any() and not wanted[3].all()
+
+
+@pytest.mark.parametrize("pair", [SMALL, pytest.param(RECOMMENDED, marks=pytest.mark.slow)])
+def test_a_pair_has_the_bits_of_the_lanes(pair):
+    agent, env = pair
+    runs = 33  # more than a block
+    agents = loop.broadcast(agent, runs)
+    started = loop.start(agents, env, jnp.arange(runs, dtype=jnp.uint32), compiled.LEAST_BINS)
+    step, _ = compiled._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
+    leaves = [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, LIMITS)]
+    shared = (True,) * len(leaves)
+    wanted = _in_lanes(step, shared, started, leaves, runs, 201)
+    assert _bits(_in_threads(step, shared, started, leaves, runs, [150, 51])) == _bits(wanted)
+
+
+def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
+    agent, env = SMALL
+    agent = agent.replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
+    limits, seeds = Limits(60, 20, 100, 10**6), tuple(range(20))
+    device = StandIn()
+    group = DeviceGroup(agent, env, seeds, limits, 1, None, device)
+    assert group.steps.sum() == 0 and not group.over and np.isnan(group.recent_return())
+    first = group.advance()
+    seen, snapshot = list(first), group.snapshot()
+    others = [
+        DeviceGroup(agent, env, seeds, limits, 1, snapshot, device),
+        PytreeGroup("cpu", agent, env, seeds, limits, 1, snapshot),
+    ]
+    while not group.over:
+        told = list(group.advance())
+        seen += told
+        for other in others:
+            assert repr(list(other.advance())) == repr(told) and other.recent_return() == group.recent_return()
+    assert sorted((line["seed"], line["episodes"]) for line in seen) == [(s, e) for s in seeds for e in (20, 40, 60)]
+    wanted = group.snapshot()
+    for other in others:
+        found = other.snapshot()
+        assert other.over and {k: v.tobytes() for k, v in found.items()} == {k: v.tobytes() for k, v in wanted.items()}
+    results = [g.result() for g in (group, *others)]
+    for other in results[1:]:
+        assert _bits(other.agent_states) == _bits(results[0].agent_states)
+        for name in ("returns", "lengths", "write_weights", "query_vectors", "steps", "finished"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(results[0], name))
+    assert results[0].finished.all() and not np.isnan(results[0].write_weights).any()
+
+
+def test_runs_begun_on_a_device_are_the_definitions_to_rounding():
+    agent, env = SMALL
+    runs = compiled_gpu.Runs(loop.rows(agent, 5), env, Limits(60, 20, 100, 10**6), StandIn())
+    runs.begin(range(5))
+    agents = loop.broadcast(agent, 5)
+    wanted = loop.start(agents, env, jnp.arange(5, dtype=jnp.uint32), 3)
+    found = runs.runs()
+    np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(wanted.key))
+    for a, b in zip(jax.tree.leaves(found._replace(key=())), jax.tree.leaves(wanted._replace(key=())), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def _assembly(pair, often=True):
+    agent, env = pair
+    start, step, collect = compiled_gpu._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
+    inputs = len(jax.tree.leaves(agent))
+    shared = {"start": (True,) * inputs + (False,), "step": (True,) * (inputs + 4), "collect": (True,) * (inputs + 4)}
+    for name, traced in (("start", start), ("step", step), ("collect", collect)):
+        kernel = threads.emit_thread(traced, shared[name], often=name == "step" and often)
+        yield name, ptx.assembly(ptx.for_gpu([ptx.Routine("run", kernel.text, ptx.STEP)]), (9, 0))
+
+
+@pytest.mark.parametrize("pair", [SMALL, *(pytest.param(p, marks=pytest.mark.slow, id=n) for n, p in WHOLE.items())])
+def test_assembly_for_a_gpu_rounds_every_operation_and_calls_nothing(pair):
+    for name, text in _assembly(pair):
+        assert ".visible .entry run(" in text and ".target sm_90" in text, name
+        assert not re.search(r"\b(add|sub|mul|fma|div|sqrt|rcp)(\.ftz)?\.f32", text), "rounding is named everywhere"
+        assert not re.search(r"\.(approx|full)\b|\bcall\b", text)
+        assert re.search(r"fma\.rn\.ftz\.f32", text) or name != "step"
+
+
+def test_the_copying_routines_are_assembly_too():
+    text = ptx.assembly(ptx.for_gpu(COPIES), (8, 0))
+    assert all(f".visible .entry {way}{width}(" in text for way in ("in", "out") for width in (4, 1))
+    assert ".target sm_80" in text
+
+
+def test_what_a_gpu_cannot_do_with_the_processors_bits_is_named():
+    step = Step(lambda s: (jnp.arctan2(s, s + 1), ()), np.float32(1))
+    assert "'atan2'" in (threads.why_not(step) or "")
+    inside = Step(lambda s: (jax.lax.fori_loop(0, 9, lambda _, x: jnp.arctan2(x, x + 1), s), ()), np.float32(1))
+    with pytest.raises(Unsupported, match="atan2"):
+        threads.emit_thread(inside, ())
+    with pytest.raises(ValueError, match="no outputs"):
+        threads.emit_thread(Step(lambda s: (s, s), np.float32(1)), ())
+
+
+def test_arrays_share_memory_unless_they_are_needed_at_once():
+    def address(name, of, at):
+        return f"  {name} = getelementptr inbounds float, ptr {of}, i64 {at}"
+
+    lines = [
+        address("%v1", "%b1", "%i0"),
+        "  store float 0.0, ptr %v1, align 4",
+        "  br label %p5",
+        "p5:",
+        "  br label %l5",
+        "l5:",
+        address("%v2", "%b1", "%i5"),
+        "  %v3 = load float, ptr %v2, align 4",
+        address("%v4", "%b2", "%i5"),
+        "  store float %v3, ptr %v4, align 4",
+        "  br i1 %c5, label %l5, label %x5",
+        "x5:",
+        address("%v5", "%b3", "%i0"),
+        address("%v6", "%b2", "%i0"),
+        address("%v7", "%b4", "3"),
+    ]
+    at, total = pool.places({"%b1": 40, "%b2": 40, "%b3": 40, "%b4": 16}, lines)
+    assert total == 96 and at == {"%b1": 0, "%b2": 48, "%b3": 0}, "b4 has constant places: LLVM makes registers of it"
+    at, total = pool.places({"%b1": 40, "%b2": 40, "%b3": 40, "%b4": 16}, lines, still=True)
+    assert total == 96 and at["%b4"] == 0
+
+
+def test_large_arrays_are_in_the_scratch_space():
+    def step(state, by):
+        far = jnp.cumsum(jnp.outer(state, state).reshape(-1))  # 4,900 elements
+        flags = jnp.cumsum(jnp.where(far > 0, 1, 0)) % 2 == 1
+        return jnp.sort(state + far[:70] * by + flags[-70:].astype(jnp.float32) * 0.1) * 0.1, ()
+
+    state = np.random.default_rng(0).normal(size=(40, 70)).astype(np.float32)
+    traced = Step(step, state[0], (np.float32(0.1),))
+    assert threads.emit_thread(traced, (True,)).scratch >= 32 * 4900 * 4
+    wanted = _in_lanes(traced, (True,), state, [np.float32(0.01)], 40, 3)
+    assert _bits(_in_threads(traced, (True,), state, [np.float32(0.01)], 40, [3])) == _bits(wanted)
