@@ -120,17 +120,13 @@ class Gpu:
         self.here()
         array = np.ascontiguousarray(array)
         if array.nbytes:
-            _call(
-                "cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(array.ctypes.data), _size(array.nbytes)
-            )
+            _call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(array.ctypes.data), _size(array.nbytes))
 
     def read(self, address: int, array: np.ndarray) -> None:
         """Fill an array from there, after all that was launched before."""
         self.here()
         if array.nbytes:
-            _call(
-                "cuMemcpyDtoH_v2", ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address), _size(array.nbytes)
-            )
+            _call("cuMemcpyDtoH_v2", ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address), _size(array.nbytes))
 
     def wait(self) -> None:
         """Until all that was launched is done."""
