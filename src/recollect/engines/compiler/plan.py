@@ -176,9 +176,10 @@ class Plan:
     Args:
         outs: output nodes; arrays among them are stored.
         lanes: runs in vector lanes, or 1.
+        late: whether an array is computed in the loop that reads it first, where one over the same space does.
     """
 
-    def __init__(self, outs: Sequence[Node], lanes: int):
+    def __init__(self, outs: Sequence[Node], lanes: int, late: bool = False):
         self.outs, self.lanes = list(outs), lanes
         self.order = reachable(outs)
         self.rank = {n.id: k for k, n in enumerate(self.order)}
@@ -191,7 +192,9 @@ class Plan:
         self.repairs: dict[int, Node] = {}  # output -> what is written in its place first
         self._decide()
         self._find_repairs()
-        self.items = list(self._schedule())
+        self.items = self._schedule()
+        if late:
+            self._postpone()
 
     # -- what is stored
 
@@ -400,6 +403,33 @@ class Plan:
             at[n.id] = place
         items += [Item([n]) for n in later]
         return items
+
+    def _postpone(self) -> None:
+        """Move arrays to the loop that reads them first, if it then need not load them and no other must load more."""
+        needs = {n.id: self.needs(n) for item in self.items for n in item.nodes}
+        at = {n.id: k for k, item in enumerate(self.items) for n in item.nodes}
+        readers: dict[int, list[tuple[int, bool]]] = {}
+        for user, found in needs.items():
+            for m, (_, same) in found.items():
+                readers.setdefault(m, []).append((user, same))
+        for n in reversed(self.order):
+            k = at.get(n.id, -1)
+            if k < 0 or n.op == "reduce" or self.items[k].space is None or n.id not in readers:
+                continue
+            first = min(at[user] for user, _ in readers[n.id])
+            here, there = self.items[k], self.items[first]
+            if first <= k or there.space != here.space:
+                continue
+            if not all(same for user, same in readers[n.id] if at[user] == first):
+                continue
+            reads = self._reads(n)
+            rest = set().union(*(self._reads(m) for m in here.nodes if m is not n))
+            new = set().union(*(self._reads(m) for m in there.nodes))
+            if len(reads & rest) <= 1 + len(reads & new):
+                here.nodes.remove(n)
+                there.nodes.insert(0, n)
+                at[n.id] = first
+        self.items = [item for item in self.items if item.nodes]
 
     def _reads(self, n: Node) -> set[int]:
         """Leaves and stored arrays among what an element needs."""

@@ -31,7 +31,7 @@ class ThreadWriter(Writer):
 
     def __init__(self, often: bool = True) -> None:
         super().__init__(BLOCK)
-        self.way = "thread" if often else "once"
+        self.way, self.late = "thread" if often else "once", True
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
         self.widths: dict[str, int] = {}  # name and bytes an element of those in the scratch space
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []

@@ -76,6 +76,7 @@ class Writer:
     def __init__(self, lanes: int):
         self.lanes = lanes
         self.way = "lanes" if lanes > 1 else "single"
+        self.late = False  # as `plan.Plan` has it
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
         self.allocas: list[str] = []
