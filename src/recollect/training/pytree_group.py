@@ -1,5 +1,6 @@
 """Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from recollect.agents.base import Agent
-from recollect.engines import loop
+from recollect.engines import compiled, loop
 from recollect.envs.base import Environment
 from recollect.store import trees
 from recollect.training import refusing
@@ -54,6 +55,18 @@ class PytreeGroup(Group):
     ):
         self._engine, self._env, self._seeds, self._limits = engine, env, seeds, limits
         self._records = records_per_call or loop.RECORDS_PER_CALL[engine]
+        elsewhere = engine == "cpu" and jax.default_backend() != "cpu"
+        with jax.default_device(compiled.processor()) if elsewhere else contextlib.nullcontext():
+            self._begin(agent, env, seeds, limits, state)
+
+    def _begin(
+        self,
+        agent: Agent,
+        env: Environment,
+        seeds: tuple[int, ...],
+        limits: Limits,
+        state: Mapping[str, np.ndarray] | None,
+    ) -> None:
         self._agents = loop.broadcast(agent, len(seeds))
         bins = limits.episodes // limits.bin_size
         like = state_like(agent, env, len(seeds), bins)
