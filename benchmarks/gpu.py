@@ -104,12 +104,13 @@ def bits(args):
 @contextlib.contextmanager
 def _unrolled(way):
     """What is left of the ways to compile, with loops written out as far as one of them says."""
-    options, before = dict(way), nests.UNROLL["thread"]
-    nests.UNROLL["thread"] = options.pop("unroll", before)
+    options, before = dict(way), (nests.UNROLL["thread"], nests.MOST["thread"])
+    nests.UNROLL["thread"] = options.pop("written", before[0])
+    nests.MOST["thread"] = options.pop("most", before[1])
     try:
         yield options
     finally:
-        nests.UNROLL["thread"] = before
+        nests.UNROLL["thread"], nests.MOST["thread"] = before
 
 
 def _translate_all(gpu, pairs, ways):
@@ -144,10 +145,13 @@ def kernels(args):
     gpu = cuda_driver.device()
     ways = {
         "plain": {},
+        "30, 4": {"written": 30, "most": 4},
+        "300, 16": {"written": 300, "most": 16},
+        "apart": {"together": 32},
+        "driver's unrolling": {"unroll": True},
+        "streamed": {"streamed": True},
         "128 registers": {"registers": 128},
-        "168 registers": {"registers": 168},
-        "unroll 30": {"unroll": 30},
-        "unroll 300": {"unroll": 300},
+        "128 registers, 512": {"registers": 128, "together": 512},
     }
     chosen = args.ways.split(";") if args.ways else list(ways)
     pairs = args.pairs.split(",")
@@ -162,7 +166,8 @@ def kernels(args):
             compile_seconds = compiled_in[name, way]
             uses = program.loaded.uses("run")
             spills = [line.strip() for line in program.loaded.log.splitlines() if "spill" in line]
-            for count in map(int, args.runs.split(",")):
+            counts = [int(x) for x in args.runs.split(",")]
+            for count in counts if way == chosen[0] else [x for x in counts if x >= 32768][:1] or counts:
                 runs = compiled_gpu.Runs(loop.rows(agent, count), PAIRS[name][1], ENDLESS)
                 runs.begin(range(count))
                 grid = runs._grid
@@ -313,7 +318,7 @@ def main() -> int:
     parts = parser.add_subparsers(dest="part", required=True)
     parts.add_parser("bits").set_defaults(run=bits)
     parts.add_parser("cold").set_defaults(run=cold)
-    for name, function, runs in (("kernels", kernels, "4096,32768,131072"), ("train", train_parts, "32768,131072")):
+    for name, function, runs in (("kernels", kernels, "4224,8448,16896,32768,131072"), ("train", train_parts, "32768,131072")):
         part = parts.add_parser(name)
         part.add_argument("--runs", default=runs)
         part.add_argument("--pairs", default="informant,tmaze,recommended")

@@ -17,6 +17,9 @@ from recollect.engines.compiler.writer import VECTOR, Buffer, Value, Writer, ram
 UNROLL = {"lanes": 100, "single": 8, "thread": 100, "once": 0}
 """Instructions of a loop's body that is written out several times rather than looped over, about."""
 
+MOST = {"lanes": 8, "single": 8, "thread": 16, "once": 1}
+"""Turns of one loop that are written out, at most: a thread of a GPU has to have many loads under way at once."""
+
 
 class Nests:
     """Memory and loops that everything else is made of."""
@@ -145,7 +148,8 @@ class Nests:
         chunk = 1
         if inner == 1:
             last = sizes[cut - 1]
-            chunk = next((c for c in (8, 7, 6, 5, 4, 3, 2) if last % c == 0 and c < last and c * cost <= limit), 1)
+            few = range(min(MOST[self.w.way], last - 1), 1, -1)
+            chunk = next((c for c in few if last % c == 0 and c * cost <= limit), 1)
         self._nested(list(sizes), cut, chunk, [], body)
 
     def _nested(self, sizes: list[int], cut: int, chunk: int, done: list[Index], body: Callable) -> None:

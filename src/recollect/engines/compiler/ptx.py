@@ -6,6 +6,7 @@ bits.
 """
 
 import ctypes
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import llvmlite.binding as llvm
 
 from recollect.engines.compiler import cache, machine
 from recollect.engines.compiler.emission import with_mode
+from recollect.engines.compiler.threads import TOGETHER
 
 TRIPLE = "nvptx64-nvidia-cuda"
 NEWEST = (9, 0)
@@ -87,10 +89,29 @@ def _host_entry(routine: Routine) -> str:
     )
 
 
-def for_gpu(routines: Sequence[Routine]) -> str:
-    """LLVM's text of the entries that a GPU runs."""
-    registers = "".join(f"declare i32 @llvm.nvvm.read.ptx.sreg.{r}.x()\n" for r in ("tid", "ctaid", "ntid"))
-    return _joined([r.text + _gpu_entry(r) for r in routines]) + registers + ATTRIBUTES
+def for_gpu(routines: Sequence[Routine], unroll: bool = False) -> str:
+    """LLVM's text of the entries that a GPU runs; ``unroll``: whether the driver may write out loops further."""
+    wait = "@llvm.nvvm.barrier.cta.sync.aligned.all"
+    needed = [f"declare i32 @llvm.nvvm.read.ptx.sreg.{r}.x()" for r in ("tid", "ctaid", "ntid")]
+    needed.append(f"declare void {wait}(i32) convergent")
+    text = _joined([r.text + _gpu_entry(r) for r in routines])
+    text = text.replace(TOGETHER, f"  call void {wait}(i32 0)")
+    return (text if unroll else _kept_as_loops(text)) + "\n".join(needed) + "\n" + ATTRIBUTES
+
+
+BACK = re.compile(r"^  br i1 %c(\d+), label %l\1, label %x\1$", re.MULTILINE)
+
+
+def _kept_as_loops(text: str) -> str:
+    """The same with a mark at each loop that its length is as it should be."""
+    marks: list[str] = []
+
+    def mark(found: re.Match[str]) -> str:
+        marks.append(f"!{len(marks) + 1} = distinct !{{!{len(marks) + 1}, !0}}")
+        return f"{found[0]}, !llvm.loop !{len(marks)}"
+
+    marked = BACK.sub(mark, text)
+    return marked + "\n".join(['!0 = !{!"llvm.loop.unroll.disable"}', *marks]) + "\n"
 
 
 def for_host(routines: Sequence[Routine]) -> str:

@@ -22,6 +22,10 @@ from recollect.engines.compiler.writer import BYTES, STORED, TYPES, Buffer, Valu
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
 
+TOGETHER = "  ; together"
+"""Stands where threads wait for one another before each step, so that they are in the same part of the code, where a
+target can; without, each would fetch its own."""
+
 OWN = 1 << 12
 """Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
 
@@ -194,6 +198,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
         "  %more = icmp ult i64 %k, %count",
         "  br i1 %more, label %body, label %done",
         "body:",
+        TOGETHER,
         *_pointers(step.state, body.swapped),
         *(line.replace("@g", f"@{name}_g") for line in w.scopes[0].lines),
         "  br label %last",
