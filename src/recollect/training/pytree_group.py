@@ -27,7 +27,7 @@ def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[st
     runs = jax.eval_shape(lambda a, s: loop.start_together(a, env, s, bins), agents, numbers)
     read = jax.vmap(lambda a, r: loop.read_record(a, env, r.episode, r.steps, r.agent.params))
     record = jax.eval_shape(read, agents, runs)
-    collected = Bins(seeds, bins, 1, record.query_vectors.shape[1:]).arrays()
+    collected = Bins.like(seeds, bins, record.query_vectors.shape[1:])
     return {"runs": runs, "collected": collected, "taken": np.int64(0)}
 
 

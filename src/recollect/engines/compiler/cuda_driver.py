@@ -1,7 +1,7 @@
 """NVIDIA's driver, called directly: memory, programs and launches of one GPU.
 
-Nothing but the driver is needed: neither the CUDA toolkit nor CuPy, and JAX may run on the CPU. PTX is translated by the
-driver, and what comes out is kept on disk.
+Nothing but the driver is needed: neither the CUDA toolkit nor CuPy, and JAX may run on the CPU. PTX is translated by
+the driver, and what comes out is kept on disk.
 """
 
 import ctypes
@@ -19,8 +19,8 @@ WARP, TOGETHER = 32, 256
 """Threads that wait for one another before each step: as many as one processor of the GPU holds of a large step, fewer
 where there are not enough for all processors."""
 
-MAJOR, MINOR, PROCESSORS = 75, 76, 16  # CUdevice_attribute
-REGISTERS, LOCAL_BYTES = 4, 3  # CUfunction_attribute
+MAJOR, MINOR, PROCESSORS, NEAR = 75, 76, 16, 97  # CUdevice_attribute
+REGISTERS, LOCAL_BYTES, NEAR_BYTES = 4, 3, 8  # CUfunction_attribute
 MAX_REGISTERS, INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE, LEVEL, VERBOSE = 0, 3, 4, 5, 6, 7, 12  # CUjit_option
 PTX = 1  # CUjitInputType
 
@@ -90,6 +90,7 @@ class Gpu:
         self.name = name.value.decode()
         self.capability = _attribute(handle, MAJOR), _attribute(handle, MINOR)
         self.processors = _attribute(handle, PROCESSORS)
+        self.near = _attribute(handle, NEAR) // TOGETHER // 16 * 16  # bytes of fast memory for a thread
         _call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), handle)
 
     def here(self) -> None:
@@ -121,17 +122,13 @@ class Gpu:
         self.here()
         array = np.ascontiguousarray(array)
         if array.nbytes:
-            _call(
-                "cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(array.ctypes.data), _size(array.nbytes)
-            )
+            _call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(array.ctypes.data), _size(array.nbytes))
 
     def read(self, address: int, array: np.ndarray) -> None:
         """Fill an array from there, after all that was launched before."""
         self.here()
         if array.nbytes:
-            _call(
-                "cuMemcpyDtoH_v2", ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address), _size(array.nbytes)
-            )
+            _call("cuMemcpyDtoH_v2", ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address), _size(array.nbytes))
 
     def wait(self) -> None:
         """Until all that was launched is done."""
@@ -179,7 +176,10 @@ class GpuProgram:
         self._module = ctypes.c_void_p()
         code = self._translated({LEVEL: 4 if often else 1} | ({} if registers is None else {MAX_REGISTERS: registers}))
         _call("cuModuleLoadData", ctypes.byref(self._module), code)
-        self._functions = {r.name: (self._function(r.name), r.arguments) for r in routines}
+        self._functions = {r.name: (self._function(r.name), r.near) for r in routines}
+        for function, near in self._functions.values():
+            if near:
+                _call("cuFuncSetAttribute", function, NEAR_BYTES, near * together)
 
     def _translated(self, options: dict[int, int]) -> bytes:
         version = ctypes.c_int()
@@ -199,13 +199,13 @@ class GpuProgram:
     def launch(self, name: str, threads: int, arguments: Sequence[int]) -> None:
         """Start ``threads`` threads or a few more; does not wait for them."""
         self._gpu.here()
-        function, _ = self._functions[name]
+        function, near = self._functions[name]
         values = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
         table = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values))
         warps = -(-threads // (WARP * self._gpu.processors))
         together = min(self._together, WARP * warps)
         blocks = -(-threads // together)
-        _call("cuLaunchKernel", function, blocks, 1, 1, together, 1, 1, 0, None, table, None)
+        _call("cuLaunchKernel", function, blocks, 1, 1, together, 1, 1, near * together, None, table, None)
 
     def uses(self, name: str) -> dict[str, int]:
         """Registers of a thread, and bytes of its own memory."""

@@ -92,7 +92,7 @@ def emit_body(
         kernels.buffers[leaf.id] = argument(f"%u{k}", leaf, many and not one)
     targets: list[Buffer | None] = []
     swapped = []
-    outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs]))
+    outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs], sums=w.late))
     over = replaced_in_place(state, outs)
     for k, (leaf, new) in enumerate(zip(state, outs[: len(state)], strict=True)):
         swap = new is not leaf and leaf.shape != () and not over[k] and not new.op.endswith("_in_place")

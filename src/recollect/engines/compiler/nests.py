@@ -14,12 +14,6 @@ from recollect.engines.compiler.plan import (
 )
 from recollect.engines.compiler.writer import VECTOR, Buffer, Value, Writer, ramp_mask
 
-UNROLL = {"lanes": 100, "single": 8, "thread": 100, "once": 0}
-"""Instructions of a loop's body that is written out several times rather than looped over, about."""
-
-MOST = {"lanes": 8, "single": 8, "thread": 16, "once": 1}
-"""Turns of one loop that are written out, at most: a thread of a GPU has to have many loads under way at once."""
-
 
 class Nests:
     """Memory and loops that everything else is made of."""
@@ -135,9 +129,9 @@ class Nests:
 
     def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
         """Loops over all sizes; small inner ones are written out."""
-        limit = UNROLL[self.w.way]
+        limit, most = self.w.written_out
         total = math.prod(sizes)
-        if total == 1 or (total <= 16 and total * cost <= limit):
+        if total <= self.w.tiny or (total <= 16 and total * cost <= limit):
             self._written_out(sizes, [], body)
             self.w.settle()
             return
@@ -148,7 +142,7 @@ class Nests:
         chunk = 1
         if inner == 1:
             last = sizes[cut - 1]
-            few = range(min(MOST[self.w.way], last - 1), 1, -1)
+            few = range(min(most, last - 1), 1, -1)
             chunk = next((c for c in few if last % c == 0 and c * cost <= limit), 1)
         self._nested(list(sizes), cut, chunk, [], body)
 

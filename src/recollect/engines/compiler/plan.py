@@ -9,6 +9,8 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from recollect.engines.compiler.functions import COST
 from recollect.engines.compiler.graph import PARTS, VIEWS, Graph, Node
 
@@ -40,8 +42,11 @@ def same_places(n: Node) -> bool:
     return [s for s in n.shape if s > 1] == [s for s in n.ins[0].shape if s > 1]
 
 
-def contract(graph: Graph, outs: Sequence[Node]) -> list[Node]:
-    """The same outputs with a·b + c as one operation where the product has no other use, and nothing unused."""
+def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Node]:
+    """The same outputs with a·b + c as one operation where the product has no other use, and nothing unused.
+
+    ``sums``: whether all numbers are finite is asked of the sum of their products with 0: one instruction for each.
+    """
     order = reachable(outs)
     uses: dict[int, int] = {}
     for n in order:
@@ -72,6 +77,11 @@ def contract(graph: Graph, outs: Sequence[Node]) -> list[Node]:
             pair = product(n.ins[0])
             if pair:
                 made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
+        elif sums and n.op == "reduce" and n.params[0] == "and" and n.ins[0].op == "is_finite":
+            x = new[n.ins[0].ins[0].id]
+            zeros = graph.bcast(graph.const(np.float32(0)), x.shape, ())
+            total = graph.make("reduce", (x, zeros), n.shape, "f", ("sum", n.params[1], False))
+            made = graph.elementwise("eq", total, graph.const(np.float32(0)))
         if n.op == "scatter" and (_rows(n) > FEW_ROWS or _wide_window(n)):
             made = graph.make("scatter_many", ins, n.shape, n.dtype, n.params)
         if n.op == "dynamic_update_slice":

@@ -31,6 +31,10 @@ SMALL = 4096
 """Bytes of an array of one step that lies on the stack; larger ones are in the scratch space."""
 
 
+WRITTEN_OUT = {"lanes": (100, 8), "single": (8, 8)}
+"""Of a loop's body that is written out several times rather than looped over: instructions, and turns at most."""
+
+
 class Value(NamedTuple):
     """The name or number of something computed."""
 
@@ -75,8 +79,9 @@ class Writer:
 
     def __init__(self, lanes: int):
         self.lanes = lanes
-        self.way = "lanes" if lanes > 1 else "single"
-        self.late = False  # as `plan.Plan` has it
+        self.late = False  # whether `plan` does what threads of a GPU gain from
+        self.tiny = 1  # turns of a loop that is always written out
+        self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
         self.allocas: list[str] = []
