@@ -70,66 +70,67 @@ def _step_of(name):
 
 def bits(args):
     """A thousand steps on both, from states that the GPU began."""
-    for name, (agent, env) in PAIRS.items():
-        begun = time.perf_counter()
-        runs = compiled_gpu.Runs(loop.rows(agent, 96), env, ENDLESS)
-        runs.begin(range(96))
-        state = runs._grid.unload()
-        step, leaves = _step_of(name), leaves_of(agent)
-        shared = (True,) * len(leaves)
-        fleet = Fleet(step.state, 96, 16)
-        fleet.load(state)
-        calls = fleet.attach(Program(step, 16, shared), leaves)
-        over_blocks(lambda k: calls[k].advance(1001), len(calls))  # noqa: B023
-        for count in (1, 500, 500):
-            runs._grid.advance(runs._step, count)
-        wanted, found = (step.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
-        wrong = [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()]
-        apart = max(
-            (np.nanmax(np.abs(wanted[k].astype(float) - found[k])) for k in wrong if wanted[k].dtype.kind == "f"),
-            default=0.0,
-        )
-        keep(
-            "bits",
-            pair=name,
-            equal=not wrong,
-            leaves_that_differ=len(wrong),
-            of=len(wanted),
-            largest_difference=float(apart),
-            seconds=time.perf_counter() - begun,
-        )
+    gpu = cuda_driver.device()
+    for name, (agent, _) in PAIRS.items():
+        shared = (True,) * len(leaves_of(agent))
+        program = GridProgram(gpu, _step_of(name), shared, near=gpu.near)
+        _compare(name, program, Program(_step_of(name), 16, shared))
+
+
+def _compare(name, program, processor, count=96):
+    agent, env = PAIRS[name]
+    begun = time.perf_counter()
+    runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
+    runs.begin(range(count))
+    fleet, leaves = Fleet(processor.state, count, 16), leaves_of(agent)
+    fleet.load(runs._grid.unload())
+    calls = fleet.attach(processor, leaves)
+    over_blocks(lambda k: calls[k].advance(1001), len(calls))
+    runs._grid.give(program, leaves)
+    for steps in (1, 500, 500):
+        runs._grid.advance(program, steps)
+    wanted, found = (processor.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
+    wrong = [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()]
+    floats = [k for k in wrong if wanted[k].dtype.kind == "f"]
+    apart = max((float(np.nanmax(np.abs(wanted[k].astype(float) - found[k]))) for k in floats), default=0.0)
+    figures = {"leaves_that_differ": len(wrong), "of": len(wanted), "largest_difference": apart}
+    keep("bits", pair=name, equal=not wrong, **figures, seconds=time.perf_counter() - begun)
 
 
 WAYS = {
     "plain": {},
-    "300": {"written_out": (300, 16)},
-    "600": {"written_out": (600, 16)},
+    "0": {"written_out": (100, 16, 0)},
+    "24": {"written_out": (100, 16, 24)},
     "far": {"near": 0},
-    "300, near 448": {"written_out": (300, 16), "near": 448},
-    "apart": {"together": 32},
-    "streamed": {"streamed": True},
-    "168 registers": {"registers": 168, "together": 384, "near": 592},
+    "24, streamed": {"written_out": (100, 16, 24), "streamed": True},
     "128 registers": {"registers": 128, "together": 512, "near": 448},
-    "300, 128 registers": {"written_out": (300, 16), "registers": 128, "together": 512, "near": 448},
+    "0, 128 registers": {"written_out": (100, 16, 0), "registers": 128, "together": 512, "near": 448},
     "far, 128 registers": {"registers": 128, "together": 512, "near": 0},
-    "far, 300, 128 registers": {"written_out": (300, 16), "registers": 128, "together": 512, "near": 0},
-    "driver's unrolling": {"unroll": True},
 }
 """Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
 
 
-def _compiled(gpu, jobs):
-    """Programs of pairs in ways, on all cores, and the seconds that each took."""
+def _prepared(gpu, pairs, ways):
+    """All that kernels, training and the comparison of bits need, compiled on all cores; programs by pair and way."""
 
     def work(job):
         name, way = job
         begun = time.perf_counter()
-        shared = (True,) * len(leaves_of(PAIRS[name][0]))
-        program = GridProgram(gpu, _step_of(name), shared, **{"near": gpu.near, **WAYS[way]})
+        agent, env = PAIRS[name]
+        leaves = len(leaves_of(agent))
+        if way == "runs":
+            tree, same = jax.tree.structure(agent), (True,) * (leaves - 4)
+            return compiled_gpu._programs(tree, env, 128, same, gpu)
+        if way == "processor":
+            return Program(_step_of(name), 16, (True,) * leaves)
+        program = GridProgram(gpu, _step_of(name), (True,) * leaves, **{"near": gpu.near, **WAYS[way]})
         spills = [line.split(".")[-1].strip() for line in program.loaded.log.splitlines() if "spill" in line]
         say("  compiled", name, way, f"in {time.perf_counter() - begun:.1f} s", program.loaded.uses("run"), *spills[:1])
         return program
 
+    for name in pairs:
+        _step_of(name)
+    jobs = [(name, way) for name in pairs for way in ("runs", *ways, "processor")]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return dict(zip(jobs, pool.map(work, jobs), strict=True))
 
@@ -147,9 +148,7 @@ def kernels(args):
     gpu = cuda_driver.device()
     ways = args.ways.split(";") if args.ways else list(WAYS)
     pairs = args.pairs.split(",")
-    for name in pairs:
-        _step_of(name)
-    programs = _compiled(gpu, [(name, way) for name in pairs for way in ways])
+    programs = _prepared(gpu, pairs, ways)
     for name in pairs:
         agent, env = PAIRS[name]
         best = {}
@@ -179,6 +178,7 @@ def kernels(args):
             del runs
         BEST[name] = max(best, key=best.get)
         keep("best", pair=name, way=BEST[name], steps_per_second=best[BEST[name]])
+        _compare(name, programs[name, BEST[name]], programs[name, "processor"])
 
 
 def train_parts(args):

@@ -1,8 +1,8 @@
 """The training loop through the step compiler on an NVIDIA GPU: any agent in any JAX environment, a run a thread.
 
-`loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and from a given state on
-a run has the bits that it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside there
-as soon as the bin is complete, and the host asks for it when somebody wants to see it.
+`loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and from a given state
+on a run has the bits that it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside
+there as soon as the bin is complete, and the host asks for it when somebody wants to see it.
 """
 
 import functools

@@ -75,7 +75,7 @@ class GridProgram:
         step: Step,
         shared: Sequence[bool],
         often: bool = True,
-        written_out: tuple[int, int] | None = None,
+        written_out: tuple[int, int, int] | None = None,
         near: int = 0,
         **options: Any,
     ):

@@ -395,7 +395,7 @@ class Plan:
                 touches.append(set())
                 at[n.id] = len(items) - 1
                 continue
-            ready, reads = 0, self._reads(n)
+            ready, reads = 0, self.reads(n)
             for m, same in needs.values():
                 fused = same and items[at[m.id]].space == space and m.op != "reduce"
                 ready = max(ready, at[m.id] + (0 if fused else 1))
@@ -432,16 +432,16 @@ class Plan:
                 continue
             if not all(same for user, same in readers[n.id] if at[user] == first):
                 continue
-            reads = self._reads(n)
-            rest = set().union(*(self._reads(m) for m in here.nodes if m is not n))
-            new = set().union(*(self._reads(m) for m in there.nodes))
+            reads = self.reads(n)
+            rest = set().union(*(self.reads(m) for m in here.nodes if m is not n))
+            new = set().union(*(self.reads(m) for m in there.nodes))
             if len(reads & rest) <= 1 + len(reads & new):
                 here.nodes.remove(n)
                 there.nodes.insert(0, n)
                 at[n.id] = first
         self.items = [item for item in self.items if item.nodes]
 
-    def _reads(self, n: Node) -> set[int]:
+    def reads(self, n: Node) -> set[int]:
         """Leaves and stored arrays among what an element needs."""
         found: set[int] = set()
         seen: set[int] = set()

@@ -69,7 +69,7 @@ class Reductions(Nests):
                 w.put(slot, w.widen(new) if wide else new)
 
         cost = (sum(self.plan.cost.get(i.id, 1.0) for i in n.ins) + 1) * len(places)
-        self.loops(counts, body, cost)
+        self.loops(counts, body, cost, self.far_reads([n]) * len(places))
         return [w.get(slot, n.dtype, wide) for slot in slots]
 
     def _in_parts(self, n: Node, places: list[Place]) -> list[Value]:
@@ -172,6 +172,7 @@ class Reductions(Nests):
                 list(n.shape),
                 lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at))),
                 self.plan.cost[n.id],
+                min(16, math.prod(self._reduced(n))) * self.far_reads([n]),
             )
             self.buffers[n.id] = buffer
             return

@@ -22,8 +22,9 @@ from recollect.engines.compiler.writer import BYTES, STORED, TYPES, Buffer, Valu
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
 
-OFTEN, ONCE = (100, 16), (0, 1)
-"""As `writer.WRITTEN_OUT`: a thread has to have many loads under way at once; what runs once is to compile quickly."""
+OFTEN, ONCE = (100, 16, 12), (0, 1, 0)
+"""As `writer.WRITTEN_OUT`, and the loads that a thread should have under way at once, since each takes hundreds of
+cycles. What runs once is to compile quickly."""
 
 TOGETHER = "  ; together"
 """Stands where threads wait for one another before each step, so that they are in the same part of the code, where a
@@ -36,9 +37,10 @@ OWN = 1 << 12
 class ThreadWriter(Writer):
     """Writes the lanes' code for one lane."""
 
-    def __init__(self, written_out: tuple[int, int], near: Mapping[int, int] | None = None) -> None:
+    def __init__(self, written_out: tuple[int, int, int], near: Mapping[int, int] | None = None) -> None:
         super().__init__(BLOCK)
-        self.written_out, self.late = written_out, True
+        self.written_out, self.late = written_out[:2], True
+        self.in_flight = written_out[2]
         self.tiny = 4 if written_out[0] else 1  # LLVM makes registers of such arrays
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
         self.near: dict[str, tuple[int, int]] = {}  # name, place and bytes an element of those in the near memory
@@ -77,6 +79,10 @@ class ThreadWriter(Writer):
     def stride(self, buffer: Buffer) -> int:
         """Runs lie side by side, but for what is a thread's own."""
         return BLOCK if buffer.lanes and not buffer.own else 1
+
+    def is_far(self, buffer: Buffer) -> bool:
+        """States, and what does not fit into faster memory."""
+        return buffer.lanes and not buffer.own and buffer.pointer not in self.near
 
     def align(self, buffer: Buffer) -> int:
         """Of one element."""
@@ -172,11 +178,11 @@ class Kernel:
 
 
 def emit_thread(
-    step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int] = OFTEN, near: int = 0
+    step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int, int] = OFTEN, near: int = 0
 ) -> Kernel:
     """A step, which has no outputs, as the work of one thread.
 
-    ``written_out``: as `writer.WRITTEN_OUT`. ``near``: how much fast memory there is, in bytes a thread, for arrays
+    ``written_out``: as `OFTEN`. ``near``: how much fast memory there is, in bytes a thread, for arrays
     that are read and written most.
 
     Raises:

@@ -80,6 +80,7 @@ class Writer:
     def __init__(self, lanes: int):
         self.lanes = lanes
         self.late = False  # whether `plan` does what threads of a GPU gain from
+        self.in_flight = 0  # loads that should be under way at once, even if that takes long code
         self.tiny = 1  # turns of a loop that is always written out
         self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
@@ -312,6 +313,11 @@ class Writer:
     def stride(self, buffer: Buffer) -> int:
         """How many elements of memory lie between two elements of an array of one run."""
         return self.lanes if buffer.lanes else 1
+
+    def is_far(self, buffer: Buffer) -> bool:
+        """Whether a load takes so long that others should be under way."""
+        del buffer
+        return False
 
     def align(self, buffer: Buffer) -> int:
         """What the address of an element (of its lanes) is a multiple of, in bytes."""
