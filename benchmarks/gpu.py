@@ -111,7 +111,7 @@ WAYS = {
 
 
 def _prepared(gpu, pairs, ways):
-    """All that kernels, training and the comparison of bits need, compiled on all cores; programs by pair and way."""
+    """What kernels, training and the comparison of bits need, being compiled on all cores: futures by pair and way."""
 
     def work(job):
         name, way = job
@@ -131,8 +131,8 @@ def _prepared(gpu, pairs, ways):
     for name in pairs:
         _step_of(name)
     jobs = [(name, way) for name in pairs for way in ("runs", *ways, "processor")]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return dict(zip(jobs, pool.map(work, jobs), strict=True))
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    return {job: pool.submit(work, job) for job in jobs}
 
 
 def _timed(grid, program, steps):
@@ -148,10 +148,11 @@ def kernels(args):
     gpu = cuda_driver.device()
     ways = args.ways.split(";") if args.ways else list(WAYS)
     pairs = args.pairs.split(",")
-    programs = _prepared(gpu, pairs, ways)
+    futures = _prepared(gpu, pairs, ways)
     for name in pairs:
         agent, env = PAIRS[name]
         best = {}
+        programs = {job: future.result() for job, future in futures.items() if job[0] == name}
         for count in map(int, args.runs.split(",")):
             runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
             runs.begin(range(count))
@@ -179,42 +180,43 @@ def kernels(args):
         BEST[name] = max(best, key=best.get)
         keep("best", pair=name, way=BEST[name], steps_per_second=best[BEST[name]])
         _compare(name, programs[name, BEST[name]], programs[name, "processor"])
+        if args.part == "last":
+            _train(name, args)
 
 
 def train_parts(args):
-    """Through `train`, twice; a third time with the parts waited for one by one."""
+    """Through `train`."""
     for name in args.pairs.split(","):
-        agent, env = PAIRS[name]
-        if name in BEST:
-            compiled_gpu.STEP = WAYS[BEST[name]]
-            compiled_gpu._programs.cache_clear()
-        for count in map(int, args.runs.split(",")):
-            steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
-            options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
-            seconds = []
-            for _ in range(2):
-                begun = time.perf_counter()
-                result = train(agent, env, 10**8, range(count), **options)
-                seconds.append(time.perf_counter() - begun)
-            total = int(result.steps.sum())
-            parts = _parts(lambda a=agent, e=env, c=count, o=options: train(a, e, 10**8, range(c), **o))
-            keep(
-                "train",
-                pair=name,
-                runs=count,
-                steps=total,
-                first_seconds=seconds[0],
-                seconds=seconds[1],
-                steps_per_second=total / seconds[1],
-                engine=result.engine,
-                parts={k: round(v, 4) for k, v in parts.items()},
-            )
+        _train(name, args)
 
 
-def last(args):
-    """Kernels in several ways, then training in the best of them."""
-    kernels(args)
-    train_parts(args)
+def _train(name, args):
+    """Twice, and a third time with the parts waited for one by one; in the best way where one was found."""
+    agent, env = PAIRS[name]
+    if name in BEST:
+        compiled_gpu.STEP = WAYS[BEST[name]]
+        compiled_gpu._programs.cache_clear()
+    for count in map(int, args.runs.split(",")):
+        steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
+        options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
+        seconds = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            result = train(agent, env, 10**8, range(count), **options)
+            seconds.append(time.perf_counter() - begun)
+        total = int(result.steps.sum())
+        parts = _parts(lambda a=agent, e=env, c=count, o=options: train(a, e, 10**8, range(c), **o))
+        keep(
+            "train",
+            pair=name,
+            runs=count,
+            steps=total,
+            first_seconds=seconds[0],
+            seconds=seconds[1],
+            steps_per_second=total / seconds[1],
+            engine=result.engine,
+            parts={k: round(v, 4) for k, v in parts.items()},
+        )
 
 
 def _parts(call):
@@ -300,6 +302,13 @@ def paper(args):
     keep("figure5", **batch.figure5())
 
 
+def figure5(args):
+    """256 runs of figure 5 to the end."""
+    from recollect.studies.speed import batch
+
+    keep("figure5", **batch.figure5())
+
+
 def one(args):
     """One launch."""
     agent, env = PAIRS[args.pair]
@@ -317,7 +326,8 @@ def main() -> int:
     parts = parser.add_subparsers(dest="part", required=True)
     parts.add_parser("bits").set_defaults(run=bits)
     parts.add_parser("cold").set_defaults(run=cold)
-    for name, function in (("kernels", kernels), ("train", train_parts), ("last", last)):
+    parts.add_parser("figure5").set_defaults(run=figure5)
+    for name, function in (("kernels", kernels), ("train", train_parts), ("last", kernels)):
         part = parts.add_parser(name)
         part.add_argument("--runs", default="32768,131072")
         part.add_argument("--pairs", default="informant,tmaze,recommended")

@@ -192,6 +192,11 @@ def emit_thread(
         raise Unsupported(why)
     if step.outputs.shapes:
         raise ValueError("a step for a GPU changes its state and has no outputs")
+    with step.lock:
+        return _emit(step, shared, name, written_out, near)
+
+
+def _emit(step: Step, shared: Sequence[bool], name: str, written_out: tuple[int, int, int], near: int) -> Kernel:
     count = len(step.state.shapes)
     state, inputs = step.leaves[:count], step.leaves[count:]
 
