@@ -1,29 +1,34 @@
 """Steps and time to solve memory tasks: recollect's Learner, Stable-Baselines3, sb3-contrib, and `Recall` between them.
 
-    python benchmarks/torch_rivals.py                    # everything: hours on two cores, under an hour on sixteen
-    python benchmarks/torch_rivals.py --resume           # continue: what the journal holds is not run again
-    python benchmarks/torch_rivals.py --table            # only the tables of what the journal holds, as Markdown
-    python benchmarks/torch_rivals.py --agents learner recurrent-ppo --tasks t-maze-10 --seeds 2 --scale 0.5
+    python benchmarks/torch_rivals.py                       # hours on two cores
+    python benchmarks/torch_rivals.py --cpu-seconds 120     # no run longer than that
+    python benchmarks/torch_rivals.py --resume --minutes 9  # continue: what the journal holds is not run again
+    python benchmarks/torch_rivals.py --table               # only the tables of what the journal holds, as Markdown
+    python benchmarks/torch_rivals.py --agents learner torch-ppo-lstm --tasks t-maze-10 --seeds 2 --scale 0.5
 
-The agents of examples/ are run as well, as they are. Needs PyTorch, stable-baselines3 and sb3-contrib (2.9), and for
-the tasks of bsuite and popgym those packages; nothing is downloaded. Each run is a process of its own with one thread.
-It ends when the mean return of the last 100 episodes reaches the task's mark, or when its steps are used up. All runs
-are watched by the same wrapper, around the environment itself: its count of steps is of all environments that an agent
-plays together, and exploration is part of the returns. Seconds are counted from when the agent is made, its compilation
-included, imports not.
+Without --agents the table of docs/torch.md; A2C and the agents of examples/, as they are, can be named as well. Needs
+PyTorch, stable-baselines3 and sb3-contrib (2.9), and for the tasks of bsuite and popgym those packages; nothing is
+downloaded. Each run is a process of its own with one thread. It ends when the mean return of the last 100 episodes
+reaches the task's mark, when its steps are used up, or, with --cpu-seconds, when it has kept its core busy for so long;
+--resume with more of those runs again what they cut short. All runs are watched by the same wrapper, around the
+environment itself: its count of steps is of all environments that an agent plays together, and exploration is part of
+the returns. Seconds are counted from when the agent is made, its compilation included (nothing is taken from the cache
+of compiled steps), imports not.
 """
 
 import argparse
-import concurrent.futures
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +47,9 @@ class Task:
 
 TASKS = {
     "t-maze-10": Task(100_000),
-    "t-maze-40": Task(200_000),
-    "memory_len-30": Task(200_000, recall=32),
-    "RepeatFirstEasy": Task(200_000, recall=16),
+    "t-maze-40": Task(100_000),
+    "memory_len-30": Task(100_000, recall=32),
+    "RepeatFirstEasy": Task(100_000, recall=16),
 }
 
 # rl-baselines3-zoo, hyperparams/ppo_lstm.yml, CartPoleNoVel-v1: its nearest task, hidden state and discrete actions.
@@ -64,18 +69,31 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
 AGENTS = ("learner", *SB3, *EXAMPLES)
 """learner: recollect.Learner as it is, without an agent or a setting given."""
 
+COMPARED = AGENTS[:5]
+"""Those of the table in docs/torch.md."""
+
+SLOWEST = ("recurrent-ppo", "recurrent-ppo-zoo", "torch-ppo-lstm", "ppo")
+"""Begun first among the runs of one seed, so that the last process is not left alone with one of them."""
+
+
+class Over(Exception):  # noqa: N818
+    """Ends a run whose own loop cannot be told to."""
+
 
 class Watch:
     """Counts steps and episodes over all environments of a run, and says when it is solved."""
 
-    def __init__(self, mark: float):
-        self.mark, self.steps, self.episodes = mark, 0, 0
+    def __init__(self, mark: float, cpu_seconds: float = float("inf")):
+        self.mark, self.cpu_seconds, self.steps, self.episodes = mark, cpu_seconds, 0, 0
+        self.raises = False
         self.last: deque[float] = deque(maxlen=EPISODES)
         self.begun, self.cpu = time.perf_counter(), time.process_time()
         self.best, self.solved_steps, self.solved_seconds, self.solved_cpu = float("-inf"), None, None, None
 
     def step(self) -> None:
         """One step was taken."""
+        if self.raises and self.over:
+            raise Over
         self.steps += 1
 
     def end(self, score: float) -> None:
@@ -95,6 +113,11 @@ class Watch:
     def solved(self) -> bool:
         """Whether the mark was reached."""
         return self.solved_steps is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether the run may end: solved, or out of time."""
+        return self.solved or time.process_time() - self.cpu > self.cpu_seconds
 
 
 def watched(task: str, watch: Watch) -> Any:
@@ -139,7 +162,7 @@ def run_learner(task: str, seed: int, steps: int, watch: Watch) -> dict[str, Any
             folder=f"{folder}/run",
             progress=False,
             log_every=500,
-            callbacks=[lambda *_: watch.solved],
+            callbacks=[lambda *_: watch.over],
             checkpoint_every=3600.0,
         )
     return {"settings": named.describe(learner.agent)}
@@ -159,7 +182,7 @@ def run_sb3(task: str, seed: int, steps: int, watch: Watch, agent: str) -> dict[
 
     class Stop(BaseCallback):
         def _on_step(self) -> bool:
-            return not watch.solved
+            return not watch.over
 
     settings: dict[str, Any] = {"envs": 1}
     if agent.startswith("recurrent-ppo"):
@@ -199,7 +222,9 @@ def run_example(task: str, seed: int, steps: int, watch: Watch, agent: str) -> d
     sys.modules[name] = module
     spec.loader.exec_module(module)
     module.make = lambda *_, **__: watched(task, watch)
-    module.train(module.Args(seed=seed, steps=steps, **settings), report=lambda line: None)
+    watch.raises = True
+    with contextlib.suppress(Over):
+        module.train(module.Args(seed=seed, steps=steps, **settings), report=lambda line: None)
     return {"settings": settings}
 
 
@@ -213,7 +238,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     for package in ("recollect.studies.tasks", *own.get(job["agent"], ("recollect.torch",))):
         importlib.import_module(package)
     watched(job["task"], Watch(0.0)).close()
-    watch = Watch(TASKS[job["task"]].mark)
+    watch = Watch(TASKS[job["task"]].mark, job["limit"] or float("inf"))
     arguments = (job["task"], job["seed"], job["steps"], watch)
     if job["agent"].startswith("learner"):
         found = run_learner(*arguments)
@@ -223,6 +248,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {
         **job,
         **found,
+        "cut": not watch.solved and watch.steps < job["steps"],
         "taken": watch.steps,
         "episodes": watch.episodes,
         "seconds": round(seconds, 2),
@@ -241,17 +267,36 @@ def key(job: dict[str, Any]) -> tuple:
     return job["task"], job["agent"], job["seed"], job["steps"]
 
 
+def settled(row: dict[str, Any], limit: float | None) -> bool:
+    """Whether this run need not be made again where a run may take so many seconds of CPU."""
+    return not row["cut"] or (limit is not None and limit <= row["limit"])
+
+
+def jobs_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One seed of everything before the next seed of anything; the slowest first."""
+    agents = sorted(args.agents, key=lambda agent: SLOWEST.index(agent) if agent in SLOWEST else len(SLOWEST))
+    return [
+        {"task": task, "agent": agent, "seed": seed, "steps": int(TASKS[task].steps * args.scale)}
+        | {"limit": args.cpu_seconds}
+        for seed in range(args.seeds)
+        for agent in agents
+        for task in args.tasks
+    ]
+
+
 def read(journal: Path) -> list[dict[str, Any]]:
-    """The rows of a journal; a last line cut short, by a run that was killed while it wrote, is left out."""
+    """The rows of a journal, the last of each run; a line cut short, by a kill while it was written, is left out."""
     if not journal.exists():
         return []
-    rows = []
+    rows = {}
     for line in journal.read_text().splitlines():
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
             print(f"{journal}: a line is cut short and left out", file=sys.stderr)
-    return rows
+        else:
+            rows[key(row)] = row
+    return list(rows.values())
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
@@ -263,8 +308,8 @@ def tables(rows: list[dict[str, Any]]) -> str:
             continue
         lines += [
             f"\n### {task} (mark {TASKS[task].mark})\n",
-            "| agent | seeds solved | steps to solve | seconds (of CPU) | steps/s of CPU | best mean return | budget |",
-            "|---|--:|--:|--:|--:|--:|--:|",
+            "| agent | seeds solved | steps to solve | seconds of CPU | wall | steps/s | best mean return | budget |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|",
         ]
         for agent in AGENTS:
             for steps in sorted({row["steps"] for row in own if row["agent"] == agent}):
@@ -275,89 +320,119 @@ def tables(rows: list[dict[str, Any]]) -> str:
 
 def _row(agent: str, steps: int, some: list[dict[str, Any]]) -> str:
     solved = [row for row in some if row["solved_steps"] is not None]
+    cut = [row for row in some if row["cut"]]
 
-    def middle(values: list[float], form: str) -> str:
-        values = sorted(values)
-        k = len(values)
-        return format((values[(k - 1) // 2] + values[k // 2]) / 2, form) if values else "-"
+    def spread(values: list[float], form: str) -> str:
+        values, k = sorted(values), len(values)
+        if not k:
+            return "-"
+        middle = format((values[(k - 1) // 2] + values[k // 2]) / 2, form)
+        return middle if k == 1 else f"{middle} ({format(values[0], form)} to {format(values[-1], form)})"
 
-    took = middle([row["solved_steps"] for row in solved], ",.0f")
-    wall = middle([row["solved_seconds"] for row in solved], ".0f")
-    busy = middle([row["solved_cpu_seconds"] for row in solved], ".0f")
-    pace = middle([row["taken"] / row["cpu_seconds"] for row in some], ",.0f")
-    best = middle([row["best"] for row in some if row["best"] is not None], ".2f")
-    return f"| {agent} | {len(solved)} of {len(some)} | {took} | {wall} ({busy}) | {pace} | {best} | {steps:,} |"
+    took = spread([row["solved_steps"] for row in solved], ",.0f")
+    busy = spread([row["solved_cpu_seconds"] for row in solved], ".0f")
+    wall = spread([row["solved_seconds"] for row in solved], ".0f")
+    pace = spread([row["taken"] / row["cpu_seconds"] for row in some], ",.0f").split(" ")[0]
+    best = spread([row["best"] for row in some if row["best"] is not None], ".2f")
+    budget = f"{steps:,} steps"
+    if cut:
+        limit, least = max(row["limit"] for row in cut), min(row["taken"] for row in cut)
+        budget = f"{limit:.0f} s: {least:,} steps or more"
+    return f"| {agent} | {len(solved)} of {len(some)} | {took} | {busy} | {wall} | {pace} | {best} | {budget} |"
+
+
+def _child(job: dict[str, Any], pipe: Any) -> None:
+    pipe.send(run(job))
+
+
+class Crew:
+    """Runs jobs, each in a process of its own, so many at once."""
+
+    def __init__(self, jobs: list[dict[str, Any]], processes: int):
+        self.waiting, self.processes = deque(jobs), processes
+        self.busy: dict[Any, tuple[Any, dict[str, Any]]] = {}
+
+    @property
+    def left(self) -> int:
+        """Jobs that have not ended."""
+        return len(self.waiting) + len(self.busy)
+
+    def ended(self, seconds: float) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+        """Jobs that end within so long, each with its row; None where it failed."""
+        spawn = multiprocessing.get_context("spawn")
+        while self.waiting and len(self.busy) < self.processes:
+            job = self.waiting.popleft()
+            receiver, sender = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_child, args=(job, sender), daemon=True)
+            process.start()
+            sender.close()
+            self.busy[receiver] = (process, job)
+        for receiver in multiprocessing.connection.wait(list(self.busy), seconds):
+            process, job = self.busy.pop(receiver)
+            try:
+                row = receiver.recv()  # type: ignore[union-attr]
+            except EOFError:
+                row = None
+            process.join()
+            yield job, row
+
+    def stop(self) -> None:
+        """End what runs."""
+        for process, _ in self.busy.values():
+            process.terminate()
+            process.join()
+
+
+def play(args: argparse.Namespace) -> int:
+    """Run what the journal does not hold; returns how many runs failed."""
+    done = {key(row) for row in read(args.out) if settled(row, args.cpu_seconds)}
+    jobs = jobs_of(args)
+    left = [job for job in jobs if key(job) not in done]
+    print(f"{len(left)} runs of {len(jobs)} to do, {args.processes} at once, into {args.out}", flush=True)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[name] = "1"
+    os.environ |= {"JAX_PLATFORMS": "cpu", "RECOLLECT_CACHE": "", "CUDA_VISIBLE_DEVICES": ""}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    crew, failed, begun = Crew(left, args.processes), 0, time.monotonic()
+    with args.out.open("a") as journal:
+        while crew.left:
+            for job, row in crew.ended(10.0):
+                name = f"[{len(left) - crew.left}/{len(left)}] {job['task']} {job['agent']} seed {job['seed']}"
+                if row is None:
+                    failed += 1
+                    print(f"{name}: failed", flush=True)
+                    continue
+                journal.write(json.dumps(row) + "\n")
+                journal.flush()
+                told = f"solved after {row['solved_steps']:,} steps" if row["solved_steps"] else f"best {row['best']}"
+                print(f"{name}: {told}, {row['seconds']:.0f} s, {row['steps_per_second']:,.0f} steps/s", flush=True)
+            if args.minutes is not None and time.monotonic() - begun > 60 * args.minutes:
+                crew.stop()
+                print(f"out of time: {crew.left} runs left; --resume continues", flush=True)
+                break
+    return failed
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
+    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(COMPARED))
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to this, less one (default 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on every task's steps (default 1)")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at once (default: one per core)")
+    parser.add_argument("--cpu-seconds", type=float, help="of a run at most; without, its steps alone end it")
     parser.add_argument("--minutes", type=float, help="end after so long; --resume continues with what is left")
     parser.add_argument("--out", type=Path, default=JOURNAL, help=f"the journal (default {JOURNAL.name})")
     parser.add_argument("--resume", action="store_true", help="continue a journal")
     parser.add_argument("--table", action="store_true", help="print the tables and end")
     args = parser.parse_args()
-    if args.table:
-        print(tables(read(args.out)))
-        return
-    if args.out.exists() and not args.resume:
+    if args.out.exists() and not (args.resume or args.table):
         parser.error(f"{args.out} exists: --resume continues it, --out names another")
-    done = {key(row) for row in read(args.out)}
-    jobs = [
-        {"task": task, "agent": agent, "seed": seed, "steps": int(TASKS[task].steps * args.scale)}
-        for seed in range(args.seeds)
-        for task in args.tasks
-        for agent in args.agents
-    ]
-    left = [job for job in jobs if key(job) not in done]
-    print(f"{len(left)} runs of {len(jobs)} to do, {args.processes} at once, into {args.out}", flush=True)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
-    pool = concurrent.futures.ProcessPoolExecutor(
-        args.processes, multiprocessing.get_context("spawn"), max_tasks_per_child=1
-    )
-    waiting = {pool.submit(run, job): job for job in left}
-    failed, count = [], 0
-    with args.out.open("a") as journal:
-        while waiting:
-            over, _ = concurrent.futures.wait(waiting, 30, concurrent.futures.FIRST_COMPLETED)
-            for future in over:
-                job = waiting.pop(future)
-                count += 1
-                if (error := future.exception()) is not None:
-                    failed.append(job)
-                    print(f"{job['task']} {job['agent']} seed {job['seed']}: {type(error).__name__}: {error}")
-                    continue
-                row = future.result()
-                journal.write(json.dumps(row) + "\n")
-                journal.flush()
-                told = f"solved after {row['solved_steps']:,} steps" if row["solved_steps"] else f"best {row['best']}"
-                print(
-                    f"[{count}/{len(left)}] {row['task']} {row['agent']} seed {row['seed']}: {told}, "
-                    f"{row['seconds']:.0f} s, {row['steps_per_second']:,.0f} steps/s",
-                    flush=True,
-                )
-            passed = time.monotonic() - begun
-            if not over:
-                print(f"... {passed / 60:.0f} min, {len(waiting)} runs left", flush=True)
-            if args.minutes is not None and passed > 60 * args.minutes:
-                print(f"out of time: {len(waiting)} runs left; --resume continues")
-                for process in list(pool._processes.values()):
-                    process.terminate()
-                break
-    pool.shutdown(wait=False, cancel_futures=True)
+    failed = 0 if args.table else play(args)
     print(tables(read(args.out)))
     if failed:
-        sys.exit(f"{len(failed)} runs failed")
+        sys.exit(f"{failed} runs failed")
 
 
 if __name__ == "__main__":

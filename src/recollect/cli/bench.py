@@ -49,9 +49,9 @@ def _train(args: argparse.Namespace) -> None:
 
     report = batch.everything(args.engines.split(","), args.runs, args.seconds, args.skip, progress)
     if args.picture is not None:
-        from recollect.studies import plots
+        from recollect.studies import lab_plots
 
-        plots.draw_speed(report["by_runs"], args.picture)
+        lab_plots.draw_speed(report["by_runs"], args.picture)
     if args.json:
         print(json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1))
         return

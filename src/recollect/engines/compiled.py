@@ -1,4 +1,4 @@
-"""The training loop through the step compiler: any agent in any JAX environment, a run a vector lane.
+"""The training loop through the step compiler: any agent in any JAX environment, a run in a vector lane.
 
 `loop.step_run` is the definition. It is traced for one run and compiled; hyperparameters and limits are inputs, so that
 nothing is compiled again for others. What the compiler cannot do has a reason, and XLA runs it instead.
@@ -92,8 +92,9 @@ def advance(
     same = [bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers]
     rows = rows_for(bins)
     tree = jax.tree.structure(agents)
-    step, read = _programs(tree, env, rows, lanes_for(count), (*same, *(True,) * 4))
-    fleet = Fleet(step.state, count)
+    lanes = lanes_for(count, _traced(tree, env, rows)[0].state)
+    step, read = _programs(tree, env, rows, lanes, (*same, *(True,) * 4))
+    fleet = Fleet(step.state, count, lanes)
     sums = np.zeros((count, rows, 3), np.float32)
     sums[:, :bins] = np.asarray(runs.sums)
     fleet.load(runs._replace(sums=sums))

@@ -196,7 +196,8 @@ class Runs:
 
     def _part(self, numbers: Any) -> Any:
         def leaf(k: int) -> Any:
-            found, key = self._grid.leaf(k), self.layout.keys[k]
-            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)  # type: ignore[attr-defined]
+            key: Any = self.layout.keys[k]
+            found = self._grid.leaf(k)
+            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)
 
         return jax.tree.map(leaf, numbers)

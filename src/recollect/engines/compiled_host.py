@@ -1,7 +1,8 @@
 """`recollect.engines.host.Host` through the step compiler: the same calls, a hundred times less between them.
 
-One copy is one run with vectors along its units; independent copies are lanes of a vector; copies that share an agent
-are one program over all of them. The state stays where the compiled steps find it; random numbers are the Host's own.
+One copy is one run with vectors along its units; independent copies are lanes of a vector, or, where the agent is
+large, one run after another; copies that share an agent are one program over all of them. The state stays where the
+compiled steps find it; random numbers are the Host's own.
 """
 
 import functools
@@ -17,8 +18,6 @@ from recollect.engines.host import EXTRA, IDLE, REWARD, TERMINATED, TRUNCATED, H
 if TYPE_CHECKING:
     from recollect.engines.compiler.fleet import Attached, Fleet
 
-LANES = 16
-
 
 class Held:
     """The state of all copies in memory, and the calls that have been made on it."""
@@ -33,10 +32,6 @@ class CompiledHost(Host):
 
     def __init__(self, agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False):
         super().__init__(agent, observation_size, outputs, copies, shared)
-        width = 1
-        while width < min(copies, LANES):
-            width *= 2
-        self.lanes = 1 if self.shared else width
         self._start_live = jax.jit(self._start_all)
         self._weigh_all = jax.jit(jax.vmap(agent.write_weights))
         self.start = self._start_held
@@ -132,6 +127,13 @@ class CompiledHost(Host):
 
         return Program(self._traced(name), self.lanes)
 
+    @functools.cached_property
+    def lanes(self) -> int:
+        """Copies in one block of the compiled steps."""
+        from recollect.engines.compiler.fleet import lanes_for
+
+        return 1 if self.shared else lanes_for(self.copies, self._traced("step").state)
+
     def _held(self) -> Held:
         from recollect.engines.compiler.fleet import Fleet
 
@@ -143,10 +145,10 @@ class CompiledHost(Host):
         if calls is None:
             calls = held.calls[name] = held.fleet.attach(self._program(name))
         if rows is not None:
-            if self.lanes == 1:
-                calls[0].inputs[0][...] = rows if self.shared else rows[0]
-            else:
-                for k, call in enumerate(calls):
+            for k, call in enumerate(calls):
+                if self.lanes == 1:
+                    call.inputs[0][...] = rows if self.shared else rows[k]
+                else:
                     block = rows[k * self.lanes : (k + 1) * self.lanes]
                     call.inputs[0][:, : len(block)] = block.T
         for call in calls:
@@ -158,7 +160,7 @@ class CompiledHost(Host):
         if self.shared:
             return calls[0].outputs[place].copy()
         if self.lanes == 1:
-            return calls[0].outputs[place][None].copy()
+            return np.stack([call.outputs[place] for call in calls])
         return np.concatenate([np.moveaxis(c.outputs[place], -1, 0) for c in calls])[: self.copies]
 
     def _call(self, name: str, held: Held, rows: Any) -> tuple[Held, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ from recollect.training import refusing
 from recollect.training.bins import Bins
 from recollect.training.group import Group, Limits
 from recollect.training.reports import Result
+
+SECONDS = 0.5
+"""About how long it is, at most, from one report of a compiled loop to the next; results do not depend on it."""
 
 
 def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[str, Any]:
@@ -54,7 +58,9 @@ class PytreeGroup(Group):
         state: Mapping[str, np.ndarray] | None,
     ):
         self._engine, self._env, self._seeds, self._limits = engine, env, seeds, limits
-        self._records = records_per_call or loop.RECORDS_PER_CALL[engine]
+        self._most = records_per_call or loop.RECORDS_PER_CALL[engine]
+        # XLA and the GPU's kernel take a number of records of their own; the compiled loop can begin with one.
+        self._records = 1 if engine == "cpu" and records_per_call is None else self._most
         elsewhere = engine == "cpu" and jax.default_backend() != "cpu"
         with jax.default_device(compiled.processor()) if elsewhere else contextlib.nullcontext():
             self._begin(agent, env, seeds, limits, state)
@@ -105,10 +111,11 @@ class PytreeGroup(Group):
 
     def advance(self) -> Sequence[dict[str, Any]]:
         """One compiled call; gives the bins that it completed."""
-        self._runs, records = loop.advance(
-            self._engine, self._agents, self._env, self._runs, self._limits, self._records
-        )
-        self._taken += self._records * loop.RECORD
+        begun, count = time.perf_counter(), self._records
+        self._runs, records = loop.advance(self._engine, self._agents, self._env, self._runs, self._limits, count)
+        self._taken += count * loop.RECORD
+        if count < self._most and time.perf_counter() - begun < SECONDS / 2:
+            self._records = min(2 * count, self._most)
         return self._bins.add(self._seeds, jax.device_get(records), np.asarray(self._runs.sums))
 
     def recent_return(self) -> float:

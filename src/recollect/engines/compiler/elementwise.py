@@ -129,6 +129,12 @@ def _square(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.elementwise("mul", x[0], x[0])
 
 
+@rule("one_minus_square")  # of JAX 0.11, in the derivative of tanh
+def _one_minus_square(graph: Graph, e: Any, x: list[Node]) -> Any:
+    one = graph.bcast(graph.const(1, x[0].dtype), x[0].shape, ())
+    return graph.elementwise("sub", one, graph.elementwise("mul", x[0], x[0]))
+
+
 @rule("integer_pow")
 def _integer_pow(graph: Graph, e: Any, x: list[Node]) -> Any:
     y, base = e.params["y"], x[0]

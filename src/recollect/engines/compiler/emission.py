@@ -7,7 +7,8 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.graph import VIEWS, Graph, Node
 from recollect.engines.compiler.kernels import Kernels
 from recollect.engines.compiler.plan import Plan, contract, replaced_in_place, written_in_place
-from recollect.engines.compiler.writer import Buffer, Writer
+from recollect.engines.compiler.values import Buffer
+from recollect.engines.compiler.writer import Writer
 
 
 def emit_graph(

@@ -13,9 +13,18 @@ LANES = 16
 """Runs in one block: the floats of a 512-bit vector, or two of 256."""
 
 
-def lanes_for(runs: int) -> int:
-    """The width that suits a number of runs; results are the same for any."""
-    return 1 if runs == 1 else LANES
+LARGE = 1 << 16
+"""Bytes of one run from which a block of runs no longer fits in a core's cache: each is a block by itself then."""
+
+
+def lanes_for(runs: int, layout: Layout) -> int:
+    """The width that suits a number of runs of this size; results are the same for any.
+
+    A large run has vectors along its units instead, and its numbers stay in the cache from one step to the next.
+    """
+    if layout.bytes > LARGE:
+        return 1
+    return min(LANES, 1 << (runs - 1).bit_length())
 
 
 class Attached:
@@ -52,7 +61,7 @@ class Fleet:
 
     def __init__(self, layout: Layout, runs: int, lanes: int | None = None):
         self.layout, self.runs = layout, runs
-        self.lanes = lanes or lanes_for(runs)
+        self.lanes = lanes or lanes_for(runs, layout)
         self.blocks = [Memory(layout, self.lanes) for _ in range(-(-runs // self.lanes))]
 
     def _block(self, x: np.ndarray, k: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from recollect.engines.compiler.graph import DTYPES
 from recollect.engines.compiler.program import Layout, Step
 from recollect.engines.compiler.ptx import STEP, Routine
 from recollect.engines.compiler.threads import BLOCK, OFTEN, ONCE, Kernel, Offsets, emit_thread
-from recollect.engines.compiler.writer import BYTES
+from recollect.engines.compiler.values import BYTES
 
 COPY = "ppiiii"
 """Arguments of the copying routines: arena, rows; runs, elements of a run, bytes of a block, offset of the array."""

@@ -13,7 +13,7 @@ from recollect.engines.compiler.plan import (
     Item,
     Plan,
 )
-from recollect.engines.compiler.writer import Buffer, Value
+from recollect.engines.compiler.values import Buffer, Value
 
 
 class Kernels(Control):

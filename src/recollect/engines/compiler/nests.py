@@ -12,7 +12,8 @@ from recollect.engines.compiler.plan import (
     Plan,
     same_places,
 )
-from recollect.engines.compiler.writer import VECTOR, Buffer, Value, Writer, ramp_mask
+from recollect.engines.compiler.values import VECTOR, Buffer, Value, ramp_mask
+from recollect.engines.compiler.writer import Writer
 
 
 class Nests:
@@ -30,9 +31,9 @@ class Nests:
         self.going: Value | None = None  # in a loop that not all lanes are in: those that are
         self.plan: Plan
 
-    def allocate(self, size: int, kind: str) -> Buffer:
-        """Memory for an array of this step."""
-        buffer, needed = self.w.array(size, kind)
+    def allocate(self, size: int, kind: str, shared: bool = False) -> Buffer:
+        """Memory for an array of this step; ``shared``: one for all lanes."""
+        buffer, needed = self.w.array(size, kind, shared)
         if needed:
             self.scratch.append((buffer.pointer, needed))
         return buffer

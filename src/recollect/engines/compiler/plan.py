@@ -26,6 +26,9 @@ OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"
 RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
 
+LEAST_PRODUCT, MOST_RESULTS = 512, 512
+"""In lanes, products of matrices with at least so many terms and at most so many results are stored."""
+
 FEW_ROWS = 4
 """A scatter to at most so many places is a choice in each element, one to more of them writes to those places."""
 
@@ -149,6 +152,26 @@ def _wide_window(n: Node) -> bool:
     return any(d in places and update.shape[w] > 1 for d, w in zip(axes, window, strict=True))
 
 
+def _is_product(n: Node) -> bool:
+    """Whether a reduction is a product of matrices for which memory of its own pays.
+
+    Several of its sums are then taken at once, rather than one after another where each is needed. A small product is
+    over before that matters, and one with a large result costs more by being read again.
+    """
+    long = len(n.ins) == 2 and n.shape != () and n.shape[-1] >= 4 and n.ins[0].size >= 8 * n.size
+    return long and n.ins[0].size >= LEAST_PRODUCT and n.size <= MOST_RESULTS
+
+
+def one_for_all(outs: Sequence[Node], leaves: Sequence[Node]) -> list[bool]:
+    """Which outputs are whole numbers that are the same for every lane, if these leaves are."""
+    known = {leaf.id for leaf in leaves}
+    for n in reachable(outs):
+        plain = n.op not in STORED_OPS and n.op not in OPAQUE and n.op not in VIEWS and n.op not in ("leaf", "reduce")
+        if (n.shape == () and n.dtype != "f" and plain and all(i.id in known for i in n.ins)) or n.op == "largest":
+            known.add(n.id)
+    return [n.id in known for n in outs]
+
+
 def reachable(outs: Sequence[Node]) -> list[Node]:
     """All nodes that the outputs need, inputs first."""
     seen: dict[int, Node] = {}
@@ -223,7 +246,7 @@ class Plan:
         for n in self.order:
             scalar = n.shape == () and n.op not in VIEWS
             fixed[n.id] = n.op not in ("const", "leaf") and (scalar or n.op in STORED_OPS)
-            if n.op == "reduce" and self.lanes == 1:
+            if n.op == "reduce" and (self.lanes == 1 or _is_product(n)):
                 fixed[n.id] = True
         for n in self.order:
             needy: tuple[Node, ...] = ()

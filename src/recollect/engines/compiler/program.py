@@ -40,6 +40,7 @@ class Layout:
         raw = [self._abstract(leaf) for leaf in leaves]
         self.shapes = [tuple(a.shape) for a in raw]
         self.kinds = [letter(a.dtype) for a in raw]
+        self.bytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in raw)
 
     @staticmethod
     def _abstract(leaf: Any) -> Any:

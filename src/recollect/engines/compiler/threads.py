@@ -17,7 +17,8 @@ from recollect.engines.compiler.graph import Node, Unsupported
 from recollect.engines.compiler.plan import reachable
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.program import Layout, Step
-from recollect.engines.compiler.writer import BYTES, STORED, TYPES, Buffer, Value, Writer
+from recollect.engines.compiler.values import BYTES, STORED, TYPES, Buffer, Value
+from recollect.engines.compiler.writer import Writer
 
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
@@ -39,7 +40,7 @@ class ThreadWriter(Writer):
 
     def __init__(self, written_out: tuple[int, int, int], near: Mapping[int, int] | None = None) -> None:
         super().__init__(BLOCK)
-        self.written_out, self.late = written_out[:2], True
+        self.written_out, self.late, self.alone = written_out[:2], True, True
         self.in_flight = written_out[2]
         self.tiny = 4 if written_out[0] else 1  # LLVM makes registers of such arrays
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
@@ -63,8 +64,9 @@ class ThreadWriter(Writer):
         del wide
         return ""
 
-    def array(self, size: int, kind: str) -> tuple[Buffer, int]:
-        """Memory of this thread, or in the scratch space."""
+    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
+        """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
+        del shared
         name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
         self.names.append(name)
         if (place := self._places.get(len(self.names) - 1)) is not None:
@@ -120,6 +122,10 @@ class ThreadWriter(Writer):
             return
         with self.branch(where.text):
             self._scatter_one(buffer, at, value)
+
+    def largest(self, value: Value) -> Value:
+        """Of one lane."""
+        return value
 
     def any(self, value: Value) -> str:
         """Of one lane."""

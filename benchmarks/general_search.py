@@ -1,0 +1,389 @@
+"""Variants of the general agent's numbers on small copies of tasks, thousands of runs at once on one accelerator.
+
+    python benchmarks/general_search.py plan.json --steps 300000 --out found.json
+
+The plan names the variants, the tasks, the first seed and how many there are, or {"cartpole": 16, "others": 2}:
+
+    {"variants": {"base": {}, "slow": {"actor_optimizer.rate": 0.00025}},
+     "tasks": ["cartpole"], "seeds": 8, "first_seed": 0}
+
+"agent" may name another of the board's agents, and "base" what is set in all variants.
+
+Copies are not the originals: observations and actions of all tasks are padded to one size so that one program runs them
+all. What is found here is a reason to try it with ``recollect benchmark memory``, which runs the originals.
+"""
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from recollect.agents import named
+from recollect.agents.distributions import Categorical
+from recollect.envs.base import TimeStep
+
+OBSERVED, ACTIONS, HELD = 10, 27, 14  # sizes that every task is padded to: observation, actions, state
+NO = jnp.zeros((), bool)
+
+
+def padded(size, *numbers):
+    """Numbers and truth values as a vector of this size."""
+    given = [jnp.asarray(x, jnp.float32) for x in numbers]
+    return jnp.stack(given + [jnp.zeros(())] * (size - len(given)))
+
+
+def state(*numbers):
+    """What a task holds between steps."""
+    return padded(HELD, *numbers)
+
+
+def seen(*numbers):
+    """What an agent observes of a task."""
+    return padded(OBSERVED, *numbers)
+
+
+def bits(k, n):
+    """Whether ``k`` is 0, 1, … n − 1."""
+    return [k == i for i in range(n)]
+
+
+def gauss(u, v):
+    """A standard normal number of two uniform ones."""
+    return jnp.sqrt(-2 * jnp.log(jnp.maximum(u, 1e-7))) * jnp.cos(2 * jnp.pi * v)
+
+
+def t_maze(length):
+    """A cue, a corridor, a junction."""
+
+    def look(cue, place):
+        return seen(*((place == 0) & b for b in bits(cue, 2)), (place > 0) & (place <= length), place > length)
+
+    def reset(u):
+        cue = jnp.floor(2 * u[0])
+        return state(cue, 0), look(cue, 0.0)
+
+    def step(s, a, u):
+        cue, place = s[0], s[1]
+        over = place > length
+        return state(cue, place + 1), look(cue, place + 1), jnp.where(over, 2.0 * (a == cue) - 1, 0.0), over, NO
+
+    return reset, step
+
+
+def noisy_recall(length, anywhere=False):
+    """The signal counts once, at the first step or at any; everything else is noise."""
+
+    def look(time, at, answer, u):
+        marked = time == at
+        return seen(jnp.where(marked, 2 * answer - 1, gauss(u[1], u[2])), marked, time == length, gauss(u[2], u[3]))
+
+    def reset(u):
+        answer, at = jnp.floor(2 * u[0]), jnp.floor(length * u[1]) * anywhere
+        return state(answer, 0, at), look(0.0, at, answer, u)
+
+    def step(s, a, u):
+        answer, time, at = s[0], s[1], s[2]
+        over = time == length
+        reward = jnp.where(over, 2.0 * (a == answer) - 1, 0.0)
+        return state(answer, time + 1, at), look(time + 1, at, answer, u), reward, over, NO
+
+    return reset, step
+
+
+def drawn(left, u):
+    """One of the kinds of card, by how many of each are left, and how many are left then."""
+    ends = jnp.cumsum(left)
+    kind = jnp.minimum(jnp.sum(u * ends[-1] >= ends), len(left) - 1).astype(jnp.float32)
+    return kind, left - jnp.stack([b.astype(jnp.float32) for b in bits(kind, len(left))])
+
+
+def repeat_first(decks):
+    """The suit of the first card, at every card."""
+
+    def reset(u):
+        suit, left = drawn(jnp.full(4, 13.0 * decks), u[0])
+        return state(suit, 1, *left), seen(*bits(suit, 4))
+
+    def step(s, a, u):
+        suit, left = drawn(s[2:6], u[0])
+        reward = (2.0 * (a == s[0]) - 1) / (52 * decks - 1)
+        return state(s[0], s[1] + 1, *left), seen(*bits(suit, 4)), reward, s[1] >= 52 * decks - 1, NO
+
+    return reset, step
+
+
+def repeat_previous(k):
+    """The suit of ``k`` cards before."""
+
+    def reset(u):
+        suit, left = drawn(jnp.full(4, 13.0), u[0])
+        return state(1, *left, suit, *[-1] * (k - 1)), seen(*bits(suit, 4))
+
+    def step(s, a, u):
+        suit, left = drawn(s[1:5], u[0])
+        asked = s[4 + k]
+        reward = jnp.where(asked < 0, 0.0, (2.0 * (a == asked) - 1) / (52 - k))
+        return state(s[0] + 1, *left, suit, *s[5 : 4 + k]), seen(*bits(suit, 4)), reward, s[0] >= 51, NO
+
+    return reset, step
+
+
+def count_recall():
+    """How many cards of the colour that is asked for have been seen."""
+
+    def reset(u):
+        (value, values), (query, queries) = drawn(jnp.full(2, 26.0), u[0]), drawn(jnp.full(2, 26.0), u[1])
+        return state(1, *values, *queries, *bits(value, 2), query), seen(*bits(value, 2), *bits(query, 2))
+
+    def step(s, a, u):
+        right = jnp.where(s[7] == 0, s[5], s[6])
+        (value, values), (query, queries) = drawn(s[1:3], u[0]), drawn(s[3:5], u[1])
+        counts = [s[5] + (value == 0), s[6] + (value == 1)]
+        reward = (2.0 * (a == right) - 1) / 51
+        after = state(s[0] + 1, *values, *queries, *counts, query)
+        return after, seen(*bits(value, 2), *bits(query, 2)), reward, s[0] >= 51, NO
+
+    return reset, step
+
+
+def cart_pole(shown, most, noise=0.0):
+    """``shown``: which of position, velocity, angle and its velocity; ``most``: steps of an episode."""
+
+    def look(s, u):
+        return seen(*(s[i] + noise * gauss(u[k % 2], u[2 + k % 2]) for k, i in enumerate(shown)))
+
+    def reset(u):
+        s = state(*(0.1 * u - 0.05))
+        return s, look(s, u)
+
+    def step(s, a, u):
+        x, v, angle, spin, n = (s[i] for i in range(5))
+        sine, cosine = jnp.sin(angle), jnp.cos(angle)
+        push = (jnp.where(a == 1, 10.0, -10.0) + 0.05 * spin**2 * sine) / 1.1
+        turn = (9.8 * sine - cosine * push) / (0.5 * (4 / 3 - 0.1 * cosine**2 / 1.1))
+        pull = push - 0.05 * turn * cosine / 1.1
+        after = state(x + 0.02 * v, v + 0.02 * pull, angle + 0.02 * spin, spin + 0.02 * turn, n + 1)
+        fallen = (jnp.abs(after[0]) > 2.4) | (jnp.abs(after[2]) > 12 * math.pi / 180)
+        reward = 1.0 if len(shown) == 4 else 1 / most
+        return after, look(after, u), jnp.float32(reward), fallen, (n + 1 >= most) & ~fallen
+
+    return reset, step
+
+
+def memory_len(length):
+    """A bit at the first step, asked for at the last."""
+
+    def look(time, bit):
+        return seen(1 - time / length, 0, jnp.where(time == 0, 2 * bit - 1, 0.0))
+
+    def reset(u):
+        bit = jnp.floor(2 * u[0])
+        return state(bit, 0), look(0.0, bit)
+
+    def step(s, a, u):
+        over = s[1] >= length
+        return state(s[0], s[1] + 1), look(s[1] + 1, s[0]), jnp.where(over, 2.0 * (a == s[0]) - 1, 0.0), over, NO
+
+    return reset, step
+
+
+def informant(length, decisions=1):
+    """One state of the chain tells the truth, the others anything; the first action alone leads on."""
+
+    def look(place, told, shown):
+        chain = (place >= 1) & (place <= length)
+        asked = place > length
+        cells = [chain & b for b in bits(shown, 3)]
+        return seen(*cells, chain & told, chain & ~told, ~asked, asked, place - length == 1)
+
+    def reset(u):
+        right, at = jnp.floor(3 * u[0]), 1 + jnp.floor(length * u[1])
+        return state(right, at, 0, 0), look(0.0, NO, 0.0)
+
+    def step(s, a, u):
+        right, at, place = s[0], s[1], s[2]
+        deciding = place > length
+        on = deciding | (a == 1)
+        place = place + on
+        told = place == at
+        shown = jnp.where(on, jnp.where(told, right, jnp.floor(3 * u[0])), s[3])
+        wrong = deciding & (a != right)
+        last = deciding & (place - length > decisions)
+        return (
+            state(right, at, place, shown),
+            look(place, told, shown),
+            jnp.where(last & ~wrong, 1.0, 0.0),
+            wrong | last,
+            NO,
+        )
+
+    return reset, step
+
+
+CARD = (-0.5, 1.0)
+# Name: (the task, elements observed, actions, return of random actions, the best, the mark).
+TASKS = {
+    "cartpole": (cart_pole((0, 1, 2, 3), 500), 4, 2, 22.0, 500.0, 475.0),
+    "position-cartpole": (cart_pole((0, 2), 200), 2, 2, 0.11, 1.0, 0.9),
+    "velocity-cartpole": (cart_pole((1, 3), 200), 2, 2, 0.11, 1.0, 0.95),
+    "noisy-cartpole": (cart_pole((0, 2), 200, 0.1), 2, 2, 0.11, 1.0, 0.58),
+    "t-maze-40": (t_maze(40), 4, 2, 0.0, 1.0, 0.95),
+    "t-maze-160": (t_maze(160), 4, 2, 0.0, 1.0, 0.98),
+    "noisy-recall-20": (noisy_recall(20), 4, 2, 0.0, 1.0, 0.95),
+    "noisy-recall-60": (noisy_recall(60), 4, 2, 0.0, 1.0, 0.95),
+    "noisy-recall-200": (noisy_recall(200), 4, 2, 0.0, 1.0, 0.95),
+    "noisy-recall-anywhere-60": (noisy_recall(60, True), 4, 2, 0.0, 1.0, 0.95),
+    "repeat-first-1": (repeat_first(1), 4, 4, *CARD, 0.95),
+    "repeat-first-16": (repeat_first(16), 4, 4, *CARD, 0.95),
+    "repeat-previous-4": (repeat_previous(4), 4, 4, *CARD, 0.9),
+    "count-recall": (count_recall(), 4, 27, -0.93, 1.0, 0.2),
+    "memory-len-30": (memory_len(30), 3, 2, 0.0, 1.0, 0.95),
+    "memory-len-100": (memory_len(100), 3, 2, 0.0, 1.0, 0.95),
+    "informant-10": (informant(10), 8, 3, 1 / 3, 1.0, 0.95),
+    "informant-40": (informant(40), 8, 3, 1 / 3, 1.0, 0.95),
+    "informant-10-2": (informant(10, 2), 8, 3, 1 / 9, 1.0, 0.95),
+}
+
+
+class Masked(Categorical):
+    """The first few of the actions: the others have probability 0."""
+
+    def __init__(self, count):
+        object.__setattr__(self, "there", jnp.arange(ACTIONS) < count)
+
+    def _shown(self, outputs):
+        return jnp.where(self.there, outputs, -1e9)  # type: ignore[attr-defined]
+
+    def draw(self, outputs, u):
+        """As the base class, among those that are there."""
+        return super().draw(self._shown(outputs), u)
+
+    def log_probability(self, outputs, action):
+        """As the base class, among those that are there."""
+        return super().log_probability(self._shown(outputs), action)
+
+    def entropy(self, outputs):
+        """As the base class, among those that are there."""
+        return super().entropy(self._shown(outputs))
+
+
+def build(names):
+    """The start and one step of a run: of the agent ``numbers`` on the task ``task``."""
+    tasks = [TASKS[name][0] for name in names]
+    counts = jnp.array([TASKS[name][2] for name in names])
+
+    def pick(task, options):
+        found = [jnp.stack(jnp.broadcast_arrays(*parts)) for parts in zip(*options, strict=True)]
+        return [part[task] for part in found]
+
+    def reset(task, u):
+        return pick(task, [t[0](u) for t in tasks])
+
+    def start(agent, task, key):
+        agent = agent.replace(actions=Masked(counts[task]))
+        one, two, three, four = jax.random.split(key, 4)
+        held, observation = reset(task, jax.random.uniform(one, (4,)))
+        learner, action = agent.begin(agent.init(two, OBSERVED, ACTIONS), observation, three)
+        return learner, held, action, jnp.zeros(()), four
+
+    def step(agent, task, run, t):
+        agent = agent.replace(actions=Masked(counts[task]))
+        learner, held, action, total, key = run
+        one, two, three, four = jax.random.split(jax.random.fold_in(key, t), 4)
+        outcomes = [s(held, action.astype(jnp.float32), jax.random.uniform(one, (4,))) for _, s in tasks]
+        held, observation, reward, ended, cut = pick(task, [[jnp.asarray(x) for x in o] for o in outcomes])
+        learner = agent.learn(learner, TimeStep(observation, reward, ended, cut), two)
+        over, total = ended | cut, total + reward
+        fresh, first = reset(task, jax.random.uniform(four, (4,)))
+        held, observation = jnp.where(over, fresh, held), jnp.where(over, first, observation)
+        learner, action = agent.begin(learner, observation, three)
+        done = jnp.stack([jnp.where(over, total, 0.0), over.astype(jnp.float32)])
+        return (learner, held, action, jnp.where(over, 0.0, total), key), done
+
+    return start, step
+
+
+def _made(agent, options):
+    return named.make(agent, **{k: tuple(x) if isinstance(x, list) else x for k, x in options.items()})
+
+
+def search(plan, steps, blocks, limit):
+    """Rows of a task and a variant: the returns of every seed over ``blocks`` parts of the run."""
+    names, variants = plan.get("tasks", list(TASKS)), plan["variants"]
+    first, seeds = plan["first_seed"], plan["seeds"]
+    count = {t: seeds.get(t, seeds["others"]) if isinstance(seeds, dict) else seeds for t in names}
+    runs = [(v, t, s) for v in variants for t in names for s in range(first, first + count[t])]
+    made = {v: _made(plan.get("agent", "general"), plan.get("base", {}) | own) for v, own in variants.items()}
+    agents = jax.tree.map(lambda *x: jnp.array(x, jnp.float32), *(made[v] for v, _, _ in runs))
+    task = jnp.array([names.index(t) for _, t, _ in runs])
+    keys = jax.vmap(lambda s: jax.random.fold_in(jax.random.key(11), s))(jnp.array([s for _, _, s in runs]))
+    start, step = build(names)
+    state = jax.jit(jax.vmap(start))(agents, task, keys)
+    each = steps // blocks
+
+    @jax.jit
+    def block(state, first):
+        def one(carry, t):
+            state, sums = carry
+            state, done = jax.vmap(step, (0, 0, 0, None))(agents, task, state, t)
+            return (state, sums + done), None
+
+        (state, sums), _ = jax.lax.scan(one, (state, jnp.zeros((len(runs), 2))), first + jnp.arange(each))
+        return state, sums
+
+    curves, began = [], time.monotonic()
+    for k in range(blocks):
+        state, sums = block(state, jnp.int32(k * each))
+        sums = np.asarray(sums)
+        curves.append(sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], np.nan))
+        taken = time.monotonic() - began
+        print(f"{(k + 1) * each:,} steps of {len(runs)} runs: {taken:.0f} s", flush=True)
+        if taken * (k + 2) / (k + 1) > limit:
+            print(f"--limit: stopped after {(k + 1) * each:,} steps", flush=True)
+            break
+    curve = np.array(curves).T
+    return [
+        {"variant": v, "task": t, "seed": s, "curve": [None if math.isnan(x) else round(float(x), 4) for x in own]}
+        for (v, t, s), own in zip(runs, curve, strict=True)
+    ]
+
+
+def show(rows):
+    """A line a variant: per task the mean of the last tenth, and how many seeds are at the mark there."""
+    variants, tasks = (list(dict.fromkeys(row[kind] for row in rows)) for kind in ("variant", "task"))
+    for variant in variants:
+        cells, score = [], []
+        for task in tasks:
+            own = [r["curve"] for r in rows if (r["variant"], r["task"]) == (variant, task)]
+            curve = np.array(own, float)
+            last = np.nanmean(curve[:, -max(1, curve.shape[1] // 10) :], axis=1)
+            _, _, _, low, best, mark = TASKS[task]
+            score.append(np.nanmean((last - low) / (best - low)))
+            reached, held = int((np.nanmax(curve, axis=1) >= mark).sum()), int((last >= mark).sum())
+            cells.append(f"{task} {np.nanmean(last):.3g} ({held} of {len(last)}, ever {reached})")
+        print(f"{variant:24s} {np.mean(score):.3f} | " + " | ".join(cells))
+
+
+def main():
+    """The command."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("plan", type=Path, help="JSON file with the variants, tasks and seeds")
+    arguments.add_argument("--steps", type=int, default=300_000, help="of every run (default: 300,000)")
+    arguments.add_argument("--blocks", type=int, default=50, help="parts over which returns are averaged (default: 50)")
+    arguments.add_argument("--limit", type=float, default=math.inf, help="seconds after which no part is begun")
+    arguments.add_argument("--out", type=Path, help="JSON file for the curves")
+    args = arguments.parse_args()
+    plan = json.loads(args.plan.read_text())
+    rows = search(plan, args.steps, args.blocks, args.limit)
+    show(rows)
+    if args.out is not None:
+        args.out.write_text(json.dumps({"plan": plan, "steps": args.steps, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()
