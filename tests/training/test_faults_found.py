@@ -20,21 +20,15 @@ from recollect.training import callbacks, inspection
 from recollect.training.recording import read_rows
 from recollect.training.resuming import resume
 from reliability import commands
+from training.probes import Three
 
 A = EpisodicActorCritic(memory_size=2, hidden=4)
 
 
-class Count(gym.Env):
+class Count(Three):
     """Counts to three; ``slow``: seconds of a step from the hundredth of its life on; ``endless``: never ends."""
 
-    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = gym.spaces.Discrete(2)
     slow, endless, age = 0.0, False, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return np.array([0.0, self.np_random.uniform()], np.float32), {}
 
     def step(self, action):
         self.t += 1

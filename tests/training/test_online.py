@@ -22,22 +22,16 @@ from recollect.training import callbacks
 from recollect.training.env_pool import EnvironmentFault
 from recollect.training.normalization import Normalizer
 from recollect.training.stepping import next_sample
+from training.probes import Three
 
 AGENT = EpisodicActorCritic(memory_size=2, hidden=4)
 
 
-class Probe(gym.Env):
+class Probe(Three):
     """Counts; pays 1 for action 1; ends after ``length`` steps; goes wrong at step ``when`` of its life."""
 
     def __init__(self, wrong=None, when=7, length=3, cut=False):
-        self.observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self.action_space = gym.spaces.Discrete(2)
         self.wrong, self.when, self.length, self.cut, self.age = wrong, when, length, cut, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return np.array([0.0, self.np_random.uniform()], np.float32), {}
 
     def step(self, action):
         self.t += 1

@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -111,12 +110,6 @@ class Agent(abc.ABC):
     def replace(self, **changes: Any) -> Any:
         """The same agent with some hyperparameters changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def first_parameters(agent: Any, key: Array, observation_size: int, num_actions: int) -> Any:
-    """The parameters that ``agent.init`` draws, by one program for all agents that differ in numbers alone."""
-    return agent.init(key, observation_size, num_actions).params
 
 
 def traced(**metadata: str) -> Any:

@@ -268,7 +268,7 @@ class GeneralActorCritic(Agent):
 
         Paper: section 3, the TD error δ_t and the losses; Eq. (6), Eq. (10)
         """
-        params, decision, stored = state.params, state.decision, state.memory
+        params, decision = state.params, state.decision
         discounts = jnp.stack([jnp.asarray(d, jnp.float32) for d in self.discounts])
         states, keys = self.stored(state)
         returns = discounts * state.returns + timestep.reward
@@ -277,35 +277,7 @@ class GeneralActorCritic(Agent):
             scaling.observe(state.scales.returns, returns),
         )
 
-        def value_scores(critic):
-            return self.values(critic, decision.inputs, state.units.critic)
-
-        def choice_scores(actor):
-            features = self.units.outputs(actor.units, state.units.actor)
-            outputs = self.policy_outputs(actor, decision.inputs, features, decision.recalled)
-            logits = self.query_logits(actor, decision.inputs, features, keys, stored.filled)
-            score = self.actions.log_probability(outputs, decision.action)
-            score += memory.log_query_probability(logits, decision.slot)
-            return score, self.actions.entropy(outputs) + memory.query_entropy(logits)
-
-        def write_score(write):
-            log_w, recalled = self.log_write_weight(write, states[decision.slot]), stored.filled[decision.slot]
-            # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
-            quotient = memory.credit(
-                log_w, jnp.where(recalled, stored.log_weights[decision.slot], log_w), self.credit_cap
-            )
-            return jnp.where(recalled, quotient, 0.0)
-
-        v, pull_values = jax.vjp(value_scores, params.critic)
-        choice, pull_choice = jax.vjp(choice_scores, params.actor)
-        one, none = jnp.ones_like(choice[0]), jnp.zeros_like(choice[0])
-        gradient = Parameters(
-            jax.vmap(pull_values)(jnp.eye(len(self.discounts)))[0],
-            pull_choice((one, none))[0],
-            jax.grad(write_score)(params.write),
-        )
-        (entropy_gradient,) = pull_choice((none, one))
-
+        v, gradient, entropy_gradient = self._gradients(state, states, keys)
         errors = self.td_errors(state, timestep, v, scales)
         error = jnp.mean(errors)
         traces = self._lengthened(state.traces, gradient, discounts)
@@ -335,6 +307,39 @@ class GeneralActorCritic(Agent):
             returns=jnp.where(over, 0.0, jnp.where(finite, returns, state.returns)),
         )
         return self._after(moved, state, over, states, key), finite
+
+    def _gradients(self, state: State, states: Array, keys: Array) -> tuple[Array, Parameters, Any]:
+        """V_k of the decision's state, the gradients of all scores, and that of the entropy by the actor."""
+        params, decision, stored = state.params, state.decision, state.memory
+
+        def value_scores(critic):
+            return self.values(critic, decision.inputs, state.units.critic)
+
+        def choice_scores(actor):
+            features = self.units.outputs(actor.units, state.units.actor)
+            outputs = self.policy_outputs(actor, decision.inputs, features, decision.recalled)
+            logits = self.query_logits(actor, decision.inputs, features, keys, stored.filled)
+            score = self.actions.log_probability(outputs, decision.action)
+            score += memory.log_query_probability(logits, decision.slot)
+            return score, self.actions.entropy(outputs) + memory.query_entropy(logits)
+
+        def write_score(write):
+            log_w, recalled = self.log_write_weight(write, states[decision.slot]), stored.filled[decision.slot]
+            # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
+            quotient = memory.credit(
+                log_w, jnp.where(recalled, stored.log_weights[decision.slot], log_w), self.credit_cap
+            )
+            return jnp.where(recalled, quotient, 0.0)
+
+        v, pull_values = jax.vjp(value_scores, params.critic)
+        choice, pull_choice = jax.vjp(choice_scores, params.actor)
+        one, none = jnp.ones_like(choice[0]), jnp.zeros_like(choice[0])
+        gradient = Parameters(
+            jax.vmap(pull_values)(jnp.eye(len(self.discounts)))[0],
+            pull_choice((one, none))[0],
+            jax.grad(write_score)(params.write),
+        )
+        return v, gradient, pull_choice((none, one))[0]
 
     def td_errors(self, state: State, timestep: TimeStep, v: Array, scales: Scales) -> Array:
         """[horizons]: δ_k of the step that ``timestep`` came of, with ``v`` the V_k before it."""

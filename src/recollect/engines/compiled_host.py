@@ -1,8 +1,8 @@
 """`recollect.engines.host.Host` through the step compiler: the same calls, a hundred times less between them.
 
-One copy is one run with vectors along its units; independent copies are lanes of a vector, or, where the agent is large,
-one run after another; copies that share an agent are one program over all of them. The state stays where the compiled
-steps find it; random numbers are the Host's own.
+One copy is one run with vectors along its units; independent copies are lanes of a vector, or, where the agent is
+large, one run after another; copies that share an agent are one program over all of them. The state stays where the
+compiled steps find it; random numbers are the Host's own.
 """
 
 import functools
