@@ -4,7 +4,10 @@
 
 The plan names the variants, the tasks, the first seed and how many there are, or {"cartpole": 16, "others": 2}:
 
-    {"variants": {"base": {}, "slow": {"actor_optimizer.rate": 0.00025}}, "tasks": ["cartpole"], "seeds": 8, "first_seed": 0}
+    {"variants": {"base": {}, "slow": {"actor_optimizer.rate": 0.00025}},
+     "tasks": ["cartpole"], "seeds": 8, "first_seed": 0}
+
+"agent" may name another of the board's agents, and "base" what is set in all variants.
 
 Copies are not the originals: observations and actions of all tasks are padded to one size so that one program runs them
 all. What is found here is a reason to try it with ``recollect benchmark memory``, which runs the originals.
@@ -35,14 +38,17 @@ def padded(size, *numbers):
 
 
 def state(*numbers):
+    """What a task holds between steps."""
     return padded(HELD, *numbers)
 
 
 def seen(*numbers):
+    """What an agent observes of a task."""
     return padded(OBSERVED, *numbers)
 
 
 def bits(k, n):
+    """Whether ``k`` is 0, 1, … n − 1."""
     return [k == i for i in range(n)]
 
 
@@ -52,6 +58,8 @@ def gauss(u, v):
 
 
 def t_maze(length):
+    """A cue, a corridor, a junction."""
+
     def look(cue, place):
         return seen(*((place == 0) & b for b in bits(cue, 2)), (place > 0) & (place <= length), place > length)
 
@@ -67,24 +75,22 @@ def t_maze(length):
     return reset, step
 
 
-def noisy_recall(length):
-    def look(time, answer, u):
-        marked = time == 0
+def noisy_recall(length, anywhere=False):
+    """The signal counts once, at the first step or at any; everything else is noise."""
+
+    def look(time, at, answer, u):
+        marked = time == at
         return seen(jnp.where(marked, 2 * answer - 1, gauss(u[1], u[2])), marked, time == length, gauss(u[2], u[3]))
 
     def reset(u):
-        answer = jnp.floor(2 * u[0])
-        return state(answer, 0), look(0.0, answer, u)
+        answer, at = jnp.floor(2 * u[0]), jnp.floor(length * u[1]) * anywhere
+        return state(answer, 0, at), look(0.0, at, answer, u)
 
     def step(s, a, u):
-        answer, over = s[0], s[1] == length
-        return (
-            state(answer, s[1] + 1),
-            look(s[1] + 1, answer, u),
-            jnp.where(over, 2.0 * (a == answer) - 1, 0.0),
-            over,
-            NO,
-        )
+        answer, time, at = s[0], s[1], s[2]
+        over = time == length
+        reward = jnp.where(over, 2.0 * (a == answer) - 1, 0.0)
+        return state(answer, time + 1, at), look(time + 1, at, answer, u), reward, over, NO
 
     return reset, step
 
@@ -97,6 +103,8 @@ def drawn(left, u):
 
 
 def repeat_first(decks):
+    """The suit of the first card, at every card."""
+
     def reset(u):
         suit, left = drawn(jnp.full(4, 13.0 * decks), u[0])
         return state(suit, 1, *left), seen(*bits(suit, 4))
@@ -110,6 +118,8 @@ def repeat_first(decks):
 
 
 def repeat_previous(k):
+    """The suit of ``k`` cards before."""
+
     def reset(u):
         suit, left = drawn(jnp.full(4, 13.0), u[0])
         return state(1, *left, suit, *[-1] * (k - 1)), seen(*bits(suit, 4))
@@ -124,6 +134,8 @@ def repeat_previous(k):
 
 
 def count_recall():
+    """How many cards of the colour that is asked for have been seen."""
+
     def reset(u):
         (value, values), (query, queries) = drawn(jnp.full(2, 26.0), u[0]), drawn(jnp.full(2, 26.0), u[1])
         return state(1, *values, *queries, *bits(value, 2), query), seen(*bits(value, 2), *bits(query, 2))
@@ -164,6 +176,8 @@ def cart_pole(shown, most, noise=0.0):
 
 
 def memory_len(length):
+    """A bit at the first step, asked for at the last."""
+
     def look(time, bit):
         return seen(1 - time / length, 0, jnp.where(time == 0, 2 * bit - 1, 0.0))
 
@@ -184,9 +198,8 @@ def informant(length, decisions=1):
     def look(place, told, shown):
         chain = (place >= 1) & (place <= length)
         asked = place > length
-        return seen(
-            *(chain & b for b in bits(shown, 3)), chain & told, chain & ~told, ~asked, asked, place - length == 1
-        )
+        cells = [chain & b for b in bits(shown, 3)]
+        return seen(*cells, chain & told, chain & ~told, ~asked, asked, place - length == 1)
 
     def reset(u):
         right, at = jnp.floor(3 * u[0]), 1 + jnp.floor(length * u[1])
@@ -223,6 +236,8 @@ TASKS = {
     "t-maze-160": (t_maze(160), 4, 2, 0.0, 1.0, 0.98),
     "noisy-recall-20": (noisy_recall(20), 4, 2, 0.0, 1.0, 0.95),
     "noisy-recall-60": (noisy_recall(60), 4, 2, 0.0, 1.0, 0.95),
+    "noisy-recall-200": (noisy_recall(200), 4, 2, 0.0, 1.0, 0.95),
+    "noisy-recall-anywhere-60": (noisy_recall(60, True), 4, 2, 0.0, 1.0, 0.95),
     "repeat-first-1": (repeat_first(1), 4, 4, *CARD, 0.95),
     "repeat-first-16": (repeat_first(16), 4, 4, *CARD, 0.95),
     "repeat-previous-4": (repeat_previous(4), 4, 4, *CARD, 0.9),
@@ -245,12 +260,15 @@ class Masked(Categorical):
         return jnp.where(self.there, outputs, -1e9)  # type: ignore[attr-defined]
 
     def draw(self, outputs, u):
+        """As the base class, among those that are there."""
         return super().draw(self._shown(outputs), u)
 
     def log_probability(self, outputs, action):
+        """As the base class, among those that are there."""
         return super().log_probability(self._shown(outputs), action)
 
     def entropy(self, outputs):
+        """As the base class, among those that are there."""
         return super().entropy(self._shown(outputs))
 
 
@@ -346,14 +364,13 @@ def show(rows):
             last = np.nanmean(curve[:, -max(1, curve.shape[1] // 10) :], axis=1)
             _, _, _, low, best, mark = TASKS[task]
             score.append(np.nanmean((last - low) / (best - low)))
-            ever = np.nanmax(curve, axis=1) >= mark
-            cells.append(
-                f"{task} {np.nanmean(last):.3g} ({int((last >= mark).sum())} of {len(last)}, ever {ever.sum()})"
-            )
+            reached, held = int((np.nanmax(curve, axis=1) >= mark).sum()), int((last >= mark).sum())
+            cells.append(f"{task} {np.nanmean(last):.3g} ({held} of {len(last)}, ever {reached})")
         print(f"{variant:24s} {np.mean(score):.3f} | " + " | ".join(cells))
 
 
 def main():
+    """The command."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("plan", type=Path, help="JSON file with the variants, tasks and seeds")
     arguments.add_argument("--steps", type=int, default=300_000, help="of every run (default: 300,000)")

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from recollect import EpisodicActorCritic, cli
+from recollect import EpisodicActorCritic, GeneralActorCritic, cli
 from recollect.agents.episodic import PRESETS
 from recollect.cli.lab import experiments
 from recollect.cli.lab import study as command
@@ -55,6 +55,10 @@ def test_the_agents_of_a_study():
         assert study.episodic(name, experiment) == robust.replace(memory=name)
     assert study.episodic("oracle", experiment) == robust.replace(oracle_bit=experiment.env.informative_bit)
     assert study.episodic("paper", experiment, hidden=4).learning_rate == 0.005
+    plain, changed = {"fig5": experiment}, {"hidden": 4}
+    assert study.units(["general"], plain, [0], {})["fig5 general"].args[2] == GeneralActorCritic()  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="nothing set, not with hidden"):
+        study.units(["general"], plain, [0], changed)
     assert set(command.AGENTS) == set(study.AGENTS) and set(experiments.HARDER) == set(HARDER)
 
 

@@ -74,6 +74,13 @@ def add_on(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_gpus(command: argparse.ArgumentParser) -> None:
+    """Shares of accelerators."""
+    command.add_argument(
+        "--gpus", type=multiple, metavar="SHARE", help="with --on ray: GPUs that each unit asks for, such as 0.25"
+    )
+
+
 def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     """Comma-separated names among those that are known, or ``all``."""
 
@@ -97,9 +104,7 @@ def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "uni
         "--jobs", type=count, default=jobs, help=f"{what} that run at once, in processes (default: {jobs})"
     )
     add_on(command)
-    command.add_argument(
-        "--gpus", type=multiple, metavar="SHARE", help="with --on ray: GPUs that each unit asks for, such as 0.25"
-    )
+    add_gpus(command)
     command.add_argument(
         "--resume", action="store_true", help="continue the report of --out: do only what is missing or failed"
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.general import GeneralActorCritic
 from recollect.studies.paper import Experiment, baseline
 from recollect.studies.statistics import share_interval
 from recollect.training.batch import Progress, train
@@ -27,6 +28,7 @@ AGENTS = {
     "uniform": "robust, a uniform sample of the states in memory",
     "oracle": "robust, but writing exactly the informative states",
     "gru": "the paper's recurrent baseline",
+    "general": "the general agent with nothing set, its own number of slots included",
 }
 
 
@@ -132,11 +134,20 @@ def units(
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for title, experiment in experiments.items():
         for name in agents:
-            gru = name == "gru"
-            agent = baseline(min(experiment.decisions, 2)) if gru else episodic(name, experiment, **changes)
+            agent = _agent(name, experiment, changes)
             limits = {"times_budget": times_budget, "max_steps": max_steps}
             found[f"{title} {name}"] = functools.partial(_unit, title, name, agent, experiment, seeds, limits, watch)
     return found
+
+
+def _agent(name: str, experiment: Experiment, changes: dict[str, Any]) -> Agent:
+    if name == "gru":
+        return baseline(min(experiment.decisions, 2))
+    if name != "general":
+        return episodic(name, experiment, **changes)
+    if changes:
+        raise ValueError(f"general is studied with nothing set, not with {', '.join(changes)}: leave it out or those")
+    return GeneralActorCritic()
 
 
 def _unit(

@@ -10,7 +10,7 @@ from recollect.cli.reports import check_out, run_units, write_report
 from recollect.cli.reproduce import FIGURES
 from recollect.errors import RecollectError
 
-AGENTS = ("robust", "paper", "none", "fifo", "uniform", "oracle", "gru")
+AGENTS = ("robust", "paper", "none", "fifo", "uniform", "oracle", "gru", "general")
 
 
 def _changes(settings: list[tuple[str, object]]) -> dict[str, object]:
