@@ -30,9 +30,9 @@ FEWEST = 1024
 class Collected(NamedTuple):
     """What one run's complete bins were at their ends; rows of bins to come are NaN."""
 
-    complete: Array
-    write_weights: Array  # [bins, 2]
-    query_vectors: Array  # [bins, decisions, observation_size]
+    complete: Array | np.ndarray
+    write_weights: Array | np.ndarray  # [bins, 2]
+    query_vectors: Array | np.ndarray  # [bins, decisions, observation_size]
 
 
 def _collect(agent: Any, env: Any, run: loop.Run, kept: Collected, episodes: Array, bin_size: Array) -> Collected:
@@ -194,7 +194,6 @@ class Runs:
     def _part(self, numbers: Any) -> Any:
         def leaf(k: int) -> Any:
             found, key = self._grid.leaf(k), self.layout.keys[k]
-            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)  # type:
-            ignore[attr - defined]
+            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)  # type: ignore
 
         return jax.tree.map(leaf, numbers)
