@@ -114,12 +114,8 @@ def _train(
 ) -> None:
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
     start, before, errors = time.monotonic(), folder.wall_seconds(), {}
-    groups, tasks, begun = {}, [], set()
-    for job in plan.jobs:
-        for group in range(len(job.groups)):
-            name = group_name(job, group)
-            groups[name] = job, group
-            tasks.append(crew.Task(name, job.name, functools.partial(begin, plan, job, group, state=states.get(name))))
+    groups = {group_name(job, group): (job, group) for job in plan.jobs for group in range(len(job.groups))}
+    tasks, begun = [_task(plan, name, *of, states) for name, of in groups.items()], set()
 
     def set_status(status: str, **details: Any) -> None:
         agents = {name: standing.details() for name, standing in standings.items()}
@@ -165,6 +161,10 @@ def _train(
         raise RecollectError("; ".join(dict.fromkeys(errors.values())))
     set_status("finished")
     folder.log("finished")
+
+
+def _task(plan: Plan, name: str, job: Job, group: int, states: States) -> crew.Task:
+    return crew.Task(name, job.name, functools.partial(begin, plan, job, group, state=states.get(name)))
 
 
 def _reports(
