@@ -93,6 +93,11 @@ def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> C
     return parse
 
 
+def add_set(command: argparse.ArgumentParser, what: str, option: str = "--set") -> None:
+    """An option that is given as NAME=VALUE, as often as there are values to change."""
+    command.add_argument(option, type=setting, action="append", default=[], metavar="NAME=VALUE", help=what)
+
+
 def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "units") -> None:
     """The options of commands that write a report piece by piece: who does the pieces, and to go on with it."""
     command.add_argument(

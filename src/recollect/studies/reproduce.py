@@ -14,13 +14,13 @@ import numpy as np
 from recollect.errors import RecollectError
 from recollect.store import checkpoints, files, run_folders, trees
 from recollect.store.interrupts import Interrupted, Interrupts
-from recollect.studies import crew, plots, slices, verdict
+from recollect.studies import crew, drawing, plots, slices, verdict
 from recollect.studies.executors import Executor
 from recollect.studies.plan import Job, Plan, plan_of
 from recollect.studies.plan import make_plan as make_plan
 from recollect.studies.standing import Standing
 from recollect.studies.sweep import Say
-from recollect.training import batch
+from recollect.training import pytree_group
 from recollect.training.batch import Progress, Result, train_iter
 
 Watcher = Callable[[dict[str, Standing]], None]
@@ -190,7 +190,7 @@ def begin(
 
 def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
     """The form of a group's snapshots."""
-    return batch.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
+    return pytree_group.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 
 def _one_line(error: BaseException) -> str:
@@ -210,7 +210,7 @@ def conclude(path: Path) -> tuple[dict[str, Any], list[Path]]:
 
 def check(plans: dict[Path, Plan]) -> None:
     """Refuse what could not be carried out, before any of the plans begins."""
-    plots.require()
+    drawing.require()
     for path in plans:
         run_folders.check_free(path)
 
