@@ -221,7 +221,7 @@ def test_interrupt(tmp_path, monkeypatch, capsys):
 
 def test_all_figures_get_a_folder_each(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(reproduce, "train", lambda plan, path, watch, every: asked.append((plan, path)))
+    monkeypatch.setattr(reproduce, "train", lambda plan, path, *rest: asked.append((plan, path)))
     monkeypatch.setattr(
         reproduce, "conclude", lambda path: ({"figure": "", "title": "", "preset": "", "rows": [], "note": None}, [])
     )
