@@ -122,15 +122,12 @@ def _train(
         seconds = round(before + time.monotonic() - start, 1)
         folder.set_status(status, **details, wall_seconds=seconds, agents=agents)
 
-    def tell(text: str) -> None:
-        folder.log("executor", said=text)
-        say(text)
-
     inbox: crew.Inbox = queue.SimpleQueue()
     set_status("running")
     with Interrupts(lambda: inbox.put(None)) as interrupts:
         try:
-            with contextlib.closing(_reports(tasks, inbox, interrupts.asked, every, executor, tell)) as reports:
+            stop = interrupts.asked
+            with contextlib.closing(_reports(tasks, inbox, stop, every, executor, folder, say)) as reports:
                 for (name, _, _), content, snapshot in reports:
                     job, group = groups[name]
                     if isinstance(content, BaseException):
@@ -173,11 +170,17 @@ def _reports(
     stop: threading.Event,
     every: float,
     executor: Executor | None,
+    folder: run_folders.RunFolder,
     say: Say,
 ) -> Generator[crew.Report]:
     if executor is None:
         return crew.reports(tasks, inbox, stop, every)
-    return slices.reports(tasks, executor, inbox, stop, every, say)
+
+    def tell(text: str) -> None:
+        folder.log("executor", said=text)
+        say(text)
+
+    return slices.reports(tasks, executor, inbox, stop, every, tell)
 
 
 def begin(
