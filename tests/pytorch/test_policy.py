@@ -167,7 +167,7 @@ def test_bad_input_is_refused(name):
             TypeError,
             "uniforms must be .* got torch.float64",
             (x, state),
-            {"uniforms": torch.rand(2, policy.draws).double()},
+            {"uniforms": many.double()},
         ),
         (ValueError, "is on meta but the module on cpu", (x, state.to("meta")), {}),
     ):
