@@ -49,9 +49,9 @@ def _train(args: argparse.Namespace) -> None:
 
     report = batch.everything(args.engines.split(","), args.runs, args.seconds, args.skip, progress)
     if args.picture is not None:
-        from recollect.studies import plots
+        from recollect.studies import lab_plots
 
-        plots.draw_speed(report["by_runs"], args.picture)
+        lab_plots.draw_speed(report["by_runs"], args.picture)
     if args.json:
         print(json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1))
         return
@@ -88,7 +88,8 @@ def register(commands: Commands) -> None:
     )
     loop.set_defaults(run=_host)
     loop = subjects.add_parser("train", help="steps per second of the whole online loop")
-    loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
+    known = "auto, cuda, compiled-gpu, cpu, jax"
+    loop.add_argument("--engines", default="auto,jax", help=f"comma-separated: {known} (default: auto,jax)")
     loop.add_argument("--runs", type=counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
     parts = ("growth", "figure5")
