@@ -143,6 +143,28 @@ def _timed(grid, program, steps):
     return time.perf_counter() - begun
 
 
+def _speed(name, way, runs, program):
+    """Steps per second of one kernel."""
+    grid = runs._grid
+    grid.give(program, leaves_of(PAIRS[name][0]))
+    once = _timed(grid, program, 4) / 4
+    steps = int(min(2000, max(10, 0.1 / once))) // 2 * 2
+    seconds = min(_timed(grid, program, steps) for _ in range(2))
+    keep(
+        "kernels",
+        pair=name,
+        way=way,
+        runs=grid.runs,
+        steps_per_second=grid.runs * steps / seconds,
+        microseconds_a_step=seconds / steps * 1e6,
+        **program.loaded.uses("run"),
+        own=program.kernel.own,
+        near=program.kernel.near,
+        state_bytes=2 * grid.offsets.bytes // 32,
+    )
+    return grid.runs * steps / seconds
+
+
 def kernels(args):
     """Steps per second of the kernels alone, in several ways; `train` takes the best of a pair's afterwards."""
     gpu = cuda_driver.device()
@@ -156,26 +178,10 @@ def kernels(args):
         for count in map(int, args.runs.split(",")):
             runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
             runs.begin(range(count))
-            for way in ways:
-                program = programs[name, way]
-                runs._grid.give(program, leaves_of(agent))
-                once = _timed(runs._grid, program, 4) / 4
-                steps = int(min(2000, max(10, 0.1 / once))) // 2 * 2
-                seconds = min(_timed(runs._grid, program, steps) for _ in range(2))
-                speed = count * steps / seconds
+            few = count < 32768 and bool(best)  # only the best way, to see from how many runs on a GPU is worth it
+            for way in [max(best, key=best.get)] if few else ways:
+                speed = _speed(name, way, runs, programs[name, way])
                 best[way] = max(best.get(way, 0), speed)
-                keep(
-                    "kernels",
-                    pair=name,
-                    way=way,
-                    runs=count,
-                    steps_per_second=speed,
-                    microseconds_a_step=seconds / steps * 1e6,
-                    **program.loaded.uses("run"),
-                    own=program.kernel.own,
-                    near=program.kernel.near,
-                    state_bytes=2 * runs._grid.offsets.bytes // 32,
-                )
             del runs
         BEST[name] = max(best, key=best.get)
         keep("best", pair=name, way=BEST[name], steps_per_second=best[BEST[name]])
@@ -196,7 +202,7 @@ def _train(name, args):
     if name in BEST:
         compiled_gpu.STEP = WAYS[BEST[name]]
         compiled_gpu._programs.cache_clear()
-    for count in map(int, args.runs.split(",")):
+    for count in [int(x) for x in args.runs.split(",") if int(x) >= 32768 or args.part == "train"]:
         steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
         options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
         seconds = []
@@ -329,7 +335,7 @@ def main() -> int:
     parts.add_parser("figure5").set_defaults(run=figure5)
     for name, function in (("kernels", kernels), ("train", train_parts), ("last", kernels)):
         part = parts.add_parser(name)
-        part.add_argument("--runs", default="32768,131072")
+        part.add_argument("--runs", default="32768,131072,4224,1056" if name != "train" else "32768,131072")
         part.add_argument("--pairs", default="informant,tmaze,recommended")
         part.add_argument("--ways", default="")
         part.add_argument("--steps", type=float, default=3e8)

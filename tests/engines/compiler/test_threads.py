@@ -113,17 +113,19 @@ def test_a_pair_has_the_bits_of_the_lanes(pair):
     assert _bits(_in_threads(step, shared, started, leaves, runs, [150, 51])) == _bits(wanted)
 
 
+DEVICE = StandIn()
+VARIED = SMALL[0].replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
+
+
 def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
-    agent, env = SMALL
-    agent = agent.replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
+    agent, env = VARIED, SMALL[1]
     limits, seeds = Limits(60, 20, 100, 10**6), tuple(range(20))
-    device = StandIn()
-    group = DeviceGroup(agent, env, seeds, limits, 1, None, device)
+    group = DeviceGroup(agent, env, seeds, limits, 1, None, DEVICE)
     assert group.steps.sum() == 0 and not group.over and np.isnan(group.recent_return())
     first = group.advance()
     seen, snapshot = list(first), group.snapshot()
     others = [
-        DeviceGroup(agent, env, seeds, limits, 1, snapshot, device),
+        DeviceGroup(agent, env, seeds, limits, 1, snapshot, DEVICE),
         PytreeGroup("cpu", agent, env, seeds, limits, 1, snapshot),
     ]
     while not group.over:
@@ -145,11 +147,10 @@ def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
 
 
 def test_runs_begun_on_a_device_are_the_definitions_to_rounding():
-    agent, env = SMALL
-    runs = compiled_gpu.Runs(loop.rows(agent, 5), env, Limits(60, 20, 100, 10**6), StandIn())
-    runs.begin(range(5))
-    agents = loop.broadcast(agent, 5)
-    wanted = loop.start(agents, env, jnp.arange(5, dtype=jnp.uint32), 3)
+    agent, env = VARIED, SMALL[1]
+    runs = compiled_gpu.Runs(loop.rows(agent, 20), env, Limits(60, 20, 100, 10**6), DEVICE)
+    runs.begin(range(20))
+    wanted = loop.start(loop.broadcast(agent, 20), env, jnp.arange(20, dtype=jnp.uint32), 3)
     found = runs.runs()
     np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(wanted.key))
     for a, b in zip(jax.tree.leaves(found._replace(key=())), jax.tree.leaves(wanted._replace(key=())), strict=True):
