@@ -57,9 +57,9 @@ def _in_lanes(step, shared, tree, leaves, runs, steps):
     return fleet.unload()
 
 
-def _in_threads(step, shared, tree, leaves, runs, steps, near=256):
+def _in_threads(step, shared, tree, leaves, runs, steps):
     device = StandIn()
-    program, grid = GridProgram(device, step, shared, near=near), Grid(device, step.state, runs)
+    program, grid = GridProgram(device, step, shared), Grid(device, step.state, runs)
     grid.load(tree)
     grid.give(program, leaves)
     for count in steps:
@@ -95,8 +95,7 @@ def test_functions_places_and_loops_have_the_bits_of_the_lanes():
     step = Step(_functions, jax.tree.map(lambda x: x[0], state), (table, scale[0]))
     shared = (True, False)
     wanted = _in_lanes(step, shared, state, [table, scale], runs, 7)
-    for near in (0, 64, 10**4):
-        assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2], near)) == _bits(wanted)
+    assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2])) == _bits(wanted)
     assert all(np.isfinite(x).all() for x in wanted[:2]) and wanted[3].any() and not wanted[3].all()
 
 
@@ -164,8 +163,8 @@ def _assembly(pair):
     shared = {"start": (True,) * inputs + (False,), "step": (True,) * (inputs + 4), "collect": (True,) * (inputs + 4)}
     for name, traced in (("start", start), ("step", step), ("collect", collect)):
         often = threads.OFTEN if name == "step" else threads.ONCE
-        kernel = threads.emit_thread(traced, shared[name], written_out=often, near=600)
-        yield name, ptx.assembly(ptx.for_gpu([ptx.Routine("run", kernel.text, ptx.STEP, kernel.near)]), (9, 0))
+        kernel = threads.emit_thread(traced, shared[name], written_out=often)
+        yield name, ptx.assembly(ptx.for_gpu([ptx.Routine("run", kernel.text, ptx.STEP)]), (9, 0))
 
 
 @pytest.mark.parametrize("pair", [SMALL, *(pytest.param(p, marks=pytest.mark.slow, id=n) for n, p in WHOLE.items())])
