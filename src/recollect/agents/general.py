@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import explanation, memory, scaling, td, trace_units
-from recollect.agents.base import Agent, TimeStep, check_number, register, traced
+from recollect.agents.base import Agent, TimeStep, Turn, check_number, register, traced
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
 from recollect.agents.networks import NormedNetwork
@@ -251,6 +251,14 @@ class GeneralActorCritic(Agent):
         )
         return states, self.memory.keys(state.memory, states, state.time)
 
+    def query_entropy(self, state: State) -> Array:
+        """Of the query at the decision under way; NaN where there was nothing to recall."""
+        actor, (_, keys) = state.params.actor, self.stored(state)
+        features = self.units.outputs(actor.units, state.units.actor)
+        return memory.measured_entropy(
+            self.query_logits(actor, state.decision.inputs, features, keys, state.memory.filled)
+        )
+
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show the state to the memory (or empty it at the end of the episode)."""
         return self.update(state, timestep, key, active)[0]
@@ -343,9 +351,9 @@ class GeneralActorCritic(Agent):
         """What the elements of a key are called, those of the observation having the names ``observed``."""
         return [*observed, *(f"about {age} steps ago" if age > 1 else "1 step ago" for age in AGES)]
 
-    def explain(self, state: State, timestep: TimeStep) -> dict[str, Any]:
+    def explain(self, state: State, timestep: TimeStep, turn: Turn | None = None) -> dict[str, Any]:
         """The memory, the query, the trace units and the decision; see ``recollect.agents.explanation``."""
-        return explanation.of_general(self, state, timestep)
+        return explanation.of_general(self, state, timestep, turn)
 
     def _next_values(self, state: State, timestep: TimeStep) -> Array:
         """V_k of the state that came, as the critic will see it if the episode continues."""

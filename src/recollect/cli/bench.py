@@ -88,7 +88,8 @@ def register(commands: Commands) -> None:
     )
     loop.set_defaults(run=_host)
     loop = subjects.add_parser("train", help="steps per second of the whole online loop")
-    loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
+    known = "auto, cuda, compiled-gpu, cpu, jax"
+    loop.add_argument("--engines", default="auto,jax", help=f"comma-separated: {known} (default: auto,jax)")
     loop.add_argument("--runs", type=counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
     parts = ("growth", "figure5")

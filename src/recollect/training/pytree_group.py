@@ -1,5 +1,6 @@
 """Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from recollect.agents.base import Agent
-from recollect.engines import loop
+from recollect.engines import compiled, loop
 from recollect.envs.base import Environment
 from recollect.store import trees
 from recollect.training import refusing
@@ -30,7 +31,7 @@ def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[st
     runs = jax.eval_shape(lambda a, s: loop.start_together(a, env, s, bins), agents, numbers)
     read = jax.vmap(lambda a, r: loop.read_record(a, env, r.episode, r.steps, r.agent.params))
     record = jax.eval_shape(read, agents, runs)
-    collected = Bins(seeds, bins, 1, record.query_vectors.shape[1:]).arrays()
+    collected = Bins.like(seeds, bins, record.query_vectors.shape[1:])
     return {"runs": runs, "collected": collected, "taken": np.int64(0)}
 
 
@@ -60,6 +61,18 @@ class PytreeGroup(Group):
         self._most = records_per_call or loop.RECORDS_PER_CALL[engine]
         # XLA and the GPU's kernel take a number of records of their own; the compiled loop can begin with one.
         self._records = 1 if engine == "cpu" and records_per_call is None else self._most
+        elsewhere = engine == "cpu" and jax.default_backend() != "cpu"
+        with jax.default_device(compiled.processor()) if elsewhere else contextlib.nullcontext():
+            self._begin(agent, env, seeds, limits, state)
+
+    def _begin(
+        self,
+        agent: Agent,
+        env: Environment,
+        seeds: tuple[int, ...],
+        limits: Limits,
+        state: Mapping[str, np.ndarray] | None,
+    ) -> None:
         self._agents = loop.broadcast(agent, len(seeds))
         bins = limits.episodes // limits.bin_size
         like = state_like(agent, env, len(seeds), bins)

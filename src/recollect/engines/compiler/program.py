@@ -1,6 +1,7 @@
 """`compile`: a step as a native function, and the memory that its state lives in."""
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -109,12 +110,14 @@ class Step:
         ]
         self.outs = convert(self.graph, closed, self.leaves)
         self.seconds = {"trace": traced - start, "graph": time.perf_counter() - traced}
+        self.lock = threading.Lock()  # writing a step adds to its graph
 
     def emit(self, lanes: int, shared: Sequence[bool]) -> Emitted:
         """LLVM's text."""
         count = len(self.state.shapes)
         state, inputs = self.leaves[:count], self.leaves[count:]
-        return emit(self.graph, state, inputs, self.outs[:count], self.outs[count:], lanes, shared)
+        with self.lock:
+            return emit(self.graph, state, inputs, self.outs[:count], self.outs[count:], lanes, shared)
 
 
 class Program:

@@ -17,14 +17,20 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.values import BYTES, SMALL, STORED, TYPES, VECTOR, Buffer, Scope, Value, literal
 
+WRITTEN_OUT = {"lanes": (100, 8), "single": (8, 8)}
+"""Of a loop's body that is written out several times rather than looped over: instructions, and turns at most."""
+
 
 class Writer:
     """Writes one function; ``lanes`` runs in vector lanes, or 1."""
 
     def __init__(self, lanes: int):
         self.lanes = lanes
-        self.way = "lanes" if lanes > 1 else "single"
         self.alone = lanes == 1  # whether a branch or a loop is taken by one run, not by all of a vector
+        self.late = False  # whether `plan` does what threads of a GPU gain from
+        self.in_flight = 0  # loads that should be under way at once, even if that takes long code
+        self.tiny = 1  # turns of a loop that is always written out
+        self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
         self.allocas: list[str] = []
@@ -258,6 +264,11 @@ class Writer:
     def stride(self, buffer: Buffer) -> int:
         """How many elements of memory lie between two elements of an array of one run."""
         return self.lanes if buffer.lanes else 1
+
+    def is_far(self, buffer: Buffer) -> bool:
+        """Whether a load takes so long that others should be under way."""
+        del buffer
+        return False
 
     def align(self, buffer: Buffer) -> int:
         """What the address of an element (of its lanes) is a multiple of, in bytes."""
