@@ -10,6 +10,8 @@ import pytest
 from engines.compiler.stand_in import StandIn
 from recollect import EpisodicActorCritic, SecretInformant
 from recollect.agents.general import GeneralActorCritic
+from recollect.agents.networks import NormedNetwork
+from recollect.agents.trace_units import TraceUnits
 from recollect.engines import compiled, compiled_gpu, loop
 from recollect.engines.compiler import Step, Unsupported, pool, ptx, threads
 from recollect.engines.compiler.fleet import Fleet
@@ -35,12 +37,14 @@ RECOMMENDED = (
     ),
     SecretInformant(length=4),
 )
-WHOLE = (
-    (EpisodicActorCritic(memory_size=3), SecretInformant(length=10, decisions=2)),  # the paper's pair
-    (EpisodicActorCritic(memory_size=8, hidden=16), TMaze(length=10)),
-    RECOMMENDED,
-    (GeneralActorCritic(memory_size=4), TMaze(length=4)),
+GENERAL = GeneralActorCritic(
+    memory_size=2,
+    units=TraceUnits(units=3),
+    network=NormedNetwork((8,)),
+    query_network=NormedNetwork((4,)),
+    write_network=NormedNetwork((4,)),
 )
+WHOLE = (RECOMMENDED, (GENERAL, TMaze(length=4)))
 LIMITS = (10**6, 10**5, 40, 10**6)
 
 
