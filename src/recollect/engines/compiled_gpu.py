@@ -197,7 +197,7 @@ class Runs:
     def _part(self, numbers: Any) -> Any:
         def leaf(k: int) -> Any:
             key: Any = self.layout.keys[k]
-            found = self._grid.leaf(k)
+            found: Any = self._grid.leaf(k)
             return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)
 
         return jax.tree.map(leaf, numbers)
