@@ -162,14 +162,20 @@ def test_whole_numbers_are_scaled_as_gymnasiums_are(gymnax):
     np.testing.assert_allclose(encode(observation), np.concatenate(expected), rtol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["gymnax:MemoryChain-bsuite", "gymnax:CartPole-v1"])
-def test_gymnax_trains_compiled_as_in_xla(gymnax, name):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gymnax:MemoryChain-bsuite", "gymnax:CartPole-v1", "xminigrid:MiniGrid-MemoryS8"])
+def test_training_is_compiled_as_in_xla(gymnax, xminigrid, name):
     env, agent = adapters.named(name), recollect.EpisodicActorCritic(memory_size=2, hidden=4, learning_rate=0.01)
     results = [recollect.train(agent, env, 40, (0, 1), max_steps=500, engine=engine) for engine in ("cpu", "jax")]
     assert [r.engine for r in results] == ["cpu", "jax"]
     np.testing.assert_array_equal(results[0].steps, results[1].steps)
     np.testing.assert_allclose(results[0].returns, results[1].returns, rtol=1e-5)
-    assert for_training(agent, env).engine in ("cpu", "compiled-gpu")
+
+
+def test_the_step_compiler_serves_them(gymnax, xminigrid):
+    agent = recollect.EpisodicActorCritic(memory_size=2, hidden=4)
+    for name in ("gymnax:MemoryChain-bsuite", "gymnax:CartPole-v1", "xminigrid:MiniGrid-MemoryS8"):
+        assert for_training(agent, adapters.named(name)).engine in ("cpu", "compiled-gpu")
 
 
 def test_trained_by_name_from_the_command_line(gymnax, xminigrid, tmp_path, capsys):
