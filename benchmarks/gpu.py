@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py bits            # a GPU and the processor, bit for bit
     python benchmarks/gpu.py kernels         # steps per second of kernels alone, by runs and by ways to compile them
+    python benchmarks/gpu.py last            # both of these, training with the best of the ways
     python benchmarks/gpu.py train           # through `train`, warm, and where the time goes
     python benchmarks/gpu.py paper           # the paper's pair with its own kernel; 256 runs of figure 5 to the end
     python benchmarks/gpu.py one tmaze 32768 100   # one launch, for a profiler
@@ -10,7 +11,6 @@ Prints as it goes; ``--json FILE`` keeps all figures.
 """
 
 import argparse
-import contextlib
 import functools
 import json
 import os
@@ -25,12 +25,10 @@ import numpy as np
 
 from recollect import EpisodicActorCritic, SecretInformant, train
 from recollect.engines import compiled_gpu, loop
-from recollect.engines.compiler import cuda_driver, nests
+from recollect.engines.compiler import cuda_driver
 from recollect.engines.compiler.fleet import Fleet, over_blocks
-from recollect.engines.compiler.grid import Grid, GridProgram
+from recollect.engines.compiler.grid import GridProgram
 from recollect.engines.compiler.program import Program
-from recollect.engines.compiler.ptx import STEP, Routine
-from recollect.engines.compiler.threads import emit_thread
 from recollect.envs.t_maze import TMaze
 from recollect.store.run_folders import command_line, versions
 
@@ -45,6 +43,7 @@ PAIRS = {
 }
 ENDLESS = (2**30, 2**23, 2**31 - 1, 2**31 - 1)
 REPORT = {}
+BEST = {}
 
 
 def say(*words):
@@ -71,64 +70,69 @@ def _step_of(name):
 
 def bits(args):
     """A thousand steps on both, from states that the GPU began."""
-    for name, (agent, env) in PAIRS.items():
-        begun = time.perf_counter()
-        runs = compiled_gpu.Runs(loop.rows(agent, 96), env, ENDLESS)
-        runs.begin(range(96))
-        state = runs._grid.unload()
-        step, leaves = _step_of(name), leaves_of(agent)
-        shared = (True,) * len(leaves)
-        fleet = Fleet(step.state, 96, 16)
-        fleet.load(state)
-        calls = fleet.attach(Program(step, 16, shared), leaves)
-        over_blocks(lambda k: calls[k].advance(1001), len(calls))  # noqa: B023
-        for count in (1, 500, 500):
-            runs._grid.advance(runs._step, count)
-        wanted, found = (step.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
-        wrong = [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()]
-        apart = max(
-            (np.nanmax(np.abs(wanted[k].astype(float) - found[k])) for k in wrong if wanted[k].dtype.kind == "f"),
-            default=0.0,
-        )
-        keep(
-            "bits",
-            pair=name,
-            equal=not wrong,
-            leaves_that_differ=len(wrong),
-            of=len(wanted),
-            largest_difference=float(apart),
-            seconds=time.perf_counter() - begun,
-        )
+    gpu = cuda_driver.device()
+    for name, (agent, _) in PAIRS.items():
+        shared = (True,) * len(leaves_of(agent))
+        program = GridProgram(gpu, _step_of(name), shared, near=gpu.near)
+        _compare(name, program, Program(_step_of(name), 16, shared))
 
 
-@contextlib.contextmanager
-def _unrolled(way):
-    """What is left of the ways to compile, with loops written out as far as one of them says."""
-    options, before = dict(way), nests.UNROLL["thread"]
-    nests.UNROLL["thread"] = options.pop("unroll", before)
-    try:
-        yield options
-    finally:
-        nests.UNROLL["thread"] = before
+def _compare(name, program, processor, count=96):
+    agent, env = PAIRS[name]
+    begun = time.perf_counter()
+    runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
+    runs.begin(range(count))
+    fleet, leaves = Fleet(processor.state, count, 16), leaves_of(agent)
+    fleet.load(runs._grid.unload())
+    calls = fleet.attach(processor, leaves)
+    over_blocks(lambda k: calls[k].advance(1001), len(calls))
+    runs._grid.give(program, leaves)
+    for steps in (1, 500, 500):
+        runs._grid.advance(program, steps)
+    wanted, found = (processor.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
+    wrong = [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()]
+    floats = [k for k in wrong if wanted[k].dtype.kind == "f"]
+    apart = max((float(np.nanmax(np.abs(wanted[k].astype(float) - found[k]))) for k in floats), default=0.0)
+    figures = {"leaves_that_differ": len(wrong), "of": len(wanted), "largest_difference": apart}
+    keep("bits", pair=name, equal=not wrong, **figures, seconds=time.perf_counter() - begun)
 
 
-def _translate_all(gpu, pairs, ways):
-    """Fill the cache of compiled code on all cores; seconds of each."""
-    jobs = {}
-    for name in pairs:
-        step, shared = _step_of(name), (True,) * len(leaves_of(PAIRS[name][0]))
-        for way, options in ways.items():
-            with _unrolled(options) as rest:
-                jobs[name, way] = (emit_thread(step, shared).text, rest)
+WAYS = {
+    "plain": {},
+    "0": {"written_out": (100, 16, 0)},
+    "24": {"written_out": (100, 16, 24)},
+    "far": {"near": 0},
+    "24, streamed": {"written_out": (100, 16, 24), "streamed": True},
+    "128 registers": {"registers": 128, "together": 512, "near": 448},
+    "0, 128 registers": {"written_out": (100, 16, 0), "registers": 128, "together": 512, "near": 448},
+    "far, 128 registers": {"registers": 128, "together": 512, "near": 0},
+}
+"""Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
+
+
+def _prepared(gpu, pairs, ways):
+    """What kernels, training and the comparison of bits need, being compiled on all cores: futures by pair and way."""
 
     def work(job):
+        name, way = job
         begun = time.perf_counter()
-        loaded = gpu.program([Routine("run", job[0], STEP)], **job[1])
-        say("  compiled in", round(time.perf_counter() - begun, 1), job[1], [x for x in loaded.log.splitlines() if x])
-        return time.perf_counter() - begun
+        agent, env = PAIRS[name]
+        leaves = len(leaves_of(agent))
+        if way == "runs":
+            tree, same = jax.tree.structure(agent), (True,) * (leaves - 4)
+            return compiled_gpu._programs(tree, env, 128, same, gpu)
+        if way == "processor":
+            return Program(_step_of(name), 16, (True,) * leaves)
+        program = GridProgram(gpu, _step_of(name), (True,) * leaves, **{"near": gpu.near, **WAYS[way]})
+        spills = [line.split(".")[-1].strip() for line in program.loaded.log.splitlines() if "spill" in line]
+        say("  compiled", name, way, f"in {time.perf_counter() - begun:.1f} s", program.loaded.uses("run"), *spills[:1])
+        return program
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return dict(zip(jobs, pool.map(work, jobs.values()), strict=True))
+    for name in pairs:
+        _step_of(name)
+    jobs = [(name, way) for name in pairs for way in ("runs", *ways, "processor")]
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    return {job: pool.submit(work, job) for job in jobs}
 
 
 def _timed(grid, program, steps):
@@ -140,77 +144,79 @@ def _timed(grid, program, steps):
 
 
 def kernels(args):
-    """Steps per second of the kernels alone."""
+    """Steps per second of the kernels alone, in several ways; `train` takes the best of a pair's afterwards."""
     gpu = cuda_driver.device()
-    ways = {
-        "plain": {},
-        "128 registers": {"registers": 128},
-        "168 registers": {"registers": 168},
-        "unroll 30": {"unroll": 30},
-        "unroll 300": {"unroll": 300},
-    }
-    chosen = args.ways.split(";") if args.ways else list(ways)
+    ways = args.ways.split(";") if args.ways else list(WAYS)
     pairs = args.pairs.split(",")
-    compiled_in = _translate_all(gpu, pairs, {way: ways[way] for way in chosen})
+    futures = _prepared(gpu, pairs, ways)
     for name in pairs:
-        agent, _ = PAIRS[name]
-        step, leaves = _step_of(name), leaves_of(agent)
-        shared = (True,) * len(leaves)
-        for way in chosen:
-            with _unrolled(ways[way]) as options:
-                program = GridProgram(gpu, step, shared, **options)
-            compile_seconds = compiled_in[name, way]
-            uses = program.loaded.uses("run")
-            spills = [line.strip() for line in program.loaded.log.splitlines() if "spill" in line]
-            for count in map(int, args.runs.split(",")):
-                runs = compiled_gpu.Runs(loop.rows(agent, count), PAIRS[name][1], ENDLESS)
-                runs.begin(range(count))
-                grid = runs._grid
-                grid.give(program, leaves)
-                once = _timed(grid, program, 4) / 4
-                steps = int(min(2000, max(20, 0.15 / once))) // 2 * 2
-                best = min(_timed(grid, program, steps) for _ in range(2))
+        agent, env = PAIRS[name]
+        best = {}
+        programs = {job: future.result() for job, future in futures.items() if job[0] == name}
+        for count in map(int, args.runs.split(",")):
+            runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
+            runs.begin(range(count))
+            for way in ways:
+                program = programs[name, way]
+                runs._grid.give(program, leaves_of(agent))
+                once = _timed(runs._grid, program, 4) / 4
+                steps = int(min(2000, max(10, 0.1 / once))) // 2 * 2
+                seconds = min(_timed(runs._grid, program, steps) for _ in range(2))
+                speed = count * steps / seconds
+                best[way] = max(best.get(way, 0), speed)
                 keep(
                     "kernels",
                     pair=name,
                     way=way,
                     runs=count,
-                    steps_per_second=count * steps / best,
-                    microseconds_a_step=best / steps * 1e6,
-                    compile_seconds=round(compile_seconds, 2),
-                    **uses,
-                    spills=spills,
+                    steps_per_second=speed,
+                    microseconds_a_step=seconds / steps * 1e6,
+                    **program.loaded.uses("run"),
                     own=program.kernel.own,
-                    state_bytes=2 * grid.offsets.bytes // 32,
+                    near=program.kernel.near,
+                    state_bytes=2 * runs._grid.offsets.bytes // 32,
                 )
-                del runs, grid
+            del runs
+        BEST[name] = max(best, key=best.get)
+        keep("best", pair=name, way=BEST[name], steps_per_second=best[BEST[name]])
+        _compare(name, programs[name, BEST[name]], programs[name, "processor"])
+        if args.part == "last":
+            _train(name, args)
 
 
 def train_parts(args):
-    """Through `train`, twice; a third time with the parts waited for one by one."""
+    """Through `train`."""
     for name in args.pairs.split(","):
-        agent, env = PAIRS[name]
-        for count in map(int, args.runs.split(",")):
-            steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
-            options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
-            seconds = []
-            for _ in range(2):
-                begun = time.perf_counter()
-                result = train(agent, env, 10**8, range(count), **options)
-                seconds.append(time.perf_counter() - begun)
-            total = int(result.steps.sum())
-            parts = _parts(lambda a=agent, e=env, c=count, o=options: train(a, e, 10**8, range(c), **o))
-            keep(
-                "train",
-                pair=name,
-                runs=count,
-                steps=total,
-                first_seconds=seconds[0],
-                seconds=seconds[1],
-                steps_per_second=total / seconds[1],
-                engine=result.engine,
-                parts={k: round(v, 4) for k, v in parts.items()},
-            )
+        _train(name, args)
+
+
+def _train(name, args):
+    """Twice, and a third time with the parts waited for one by one; in the best way where one was found."""
+    agent, env = PAIRS[name]
+    if name in BEST:
+        compiled_gpu.STEP = WAYS[BEST[name]]
+        compiled_gpu._programs.cache_clear()
+    for count in map(int, args.runs.split(",")):
+        steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
+        options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
+        seconds = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            result = train(agent, env, 10**8, range(count), **options)
+            seconds.append(time.perf_counter() - begun)
+        total = int(result.steps.sum())
+        parts = _parts(lambda a=agent, e=env, c=count, o=options: train(a, e, 10**8, range(c), **o))
+        keep(
+            "train",
+            pair=name,
+            runs=count,
+            steps=total,
+            first_seconds=seconds[0],
+            seconds=seconds[1],
+            steps_per_second=total / seconds[1],
+            engine=result.engine,
+            parts={k: round(v, 4) for k, v in parts.items()},
+        )
 
 
 def _parts(call):
@@ -255,9 +261,7 @@ def cold(args):
                 steps = compiled_gpu._traced(jax.tree.structure(agent), env, 128)
                 traced = time.perf_counter() - begun
                 same = (True,) * len(jax.tree.leaves(agent))
-                programs = compiled_gpu._programs(
-                    jax.tree.structure(agent), env, 128, same, cuda_driver.device()
-                )
+                programs = compiled_gpu._programs(jax.tree.structure(agent), env, 128, same, cuda_driver.device())
                 seconds = time.perf_counter() - begun
                 keep(
                     "compile",
@@ -287,12 +291,21 @@ def paper(args):
             result = train(agent, env, 10**8, range(count), max_steps=steps, engine="cuda", bins=100)
             seconds.append(time.perf_counter() - begun)
         total = int(result.steps.sum())
-        keep("paper", runs=count, steps=total, first=seconds[0], seconds=seconds[1], steps_per_second=total / seconds[1])
+        keep(
+            "paper", runs=count, steps=total, first=seconds[0], seconds=seconds[1], steps_per_second=total / seconds[1]
+        )
     profile = cProfile.Profile()
     profile.enable()
     train(agent, env, 10**8, range(count), max_steps=steps, engine="cuda", bins=100)
     profile.disable()
     pstats.Stats(profile, stream=sys.stdout).sort_stats("cumulative").print_stats(25)
+    keep("figure5", **batch.figure5())
+
+
+def figure5(args):
+    """256 runs of figure 5 to the end."""
+    from recollect.studies.speed import batch
+
     keep("figure5", **batch.figure5())
 
 
@@ -313,9 +326,10 @@ def main() -> int:
     parts = parser.add_subparsers(dest="part", required=True)
     parts.add_parser("bits").set_defaults(run=bits)
     parts.add_parser("cold").set_defaults(run=cold)
-    for name, function, runs in (("kernels", kernels, "4096,32768,131072"), ("train", train_parts, "32768,131072")):
+    parts.add_parser("figure5").set_defaults(run=figure5)
+    for name, function in (("kernels", kernels), ("train", train_parts), ("last", kernels)):
         part = parts.add_parser(name)
-        part.add_argument("--runs", default=runs)
+        part.add_argument("--runs", default="32768,131072")
         part.add_argument("--pairs", default="informant,tmaze,recommended")
         part.add_argument("--ways", default="")
         part.add_argument("--steps", type=float, default=3e8)

@@ -3,15 +3,17 @@
     python benchmarks/sample.py --rows 32000000 --out benchmarks/sample.json
 
 Reading: pyarrow reads the weight column of the same Parquet files, as a table (``read_table``) and in batches that are
-thrown away at once (``batches``). Times are the processor time of the process, which other work on the machine does not
-change much. Two workers are compared with one by the clock and, since that needs an idle machine, by processor time as
-well: all of one worker's over the busiest worker's and the driver's. Rounds take turns and the best of each is kept.
-DataSketches: one call an item, which is all that its package offers.
+thrown away at once (``batches``). Times are the processor time of the process, which other work on the machine changes
+less than the clock. Two workers are compared with one by the clock and, since that needs an idle machine, by processor
+time as well: all of one worker's over the busiest worker's and the driver's. Rounds take turns; a ratio is that of two
+times of one round, and the median over rounds is shown with the least and the largest. The load of the machine is shown
+as well. DataSketches: one call an item, which is all that its package offers.
 """
 
 import argparse
 import concurrent.futures
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -49,10 +51,10 @@ def write(folder: Path, rows: int) -> dict[str, list[str]]:
     return found
 
 
-def read_table(paths: list[str]) -> None:
+def read_table(paths: list[str], columns: tuple[str, ...] | list[str] = ("price",)) -> None:
     """The weight column through pyarrow, on one thread."""
     for path in paths:
-        pq.read_table(path, columns=["price"], use_threads=False, memory_map=True)
+        pq.read_table(path, columns=list(columns), use_threads=False, memory_map=True)
 
 
 def read_batches(paths: list[str]) -> None:
@@ -83,16 +85,25 @@ def sample(paths: list[str], n: int, jobs: int) -> float:
     return time.thread_time() - start + max(taken.values())
 
 
-def best(runs: dict[str, Callable[[], Any]], clock: Callable[[], float], rounds: int) -> dict[str, float]:
-    """The least time of each, the rounds taking turns; the first round, which compiles, is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
+Times = dict[str, list[float]]
+
+
+def in_turns(runs: dict[str, Callable[[], Any]], clock: Callable[[], float], rounds: int) -> Times:
+    """The times of each, the rounds taking turns; the first round, which compiles, is not counted."""
+    times: Times = {name: [] for name in runs}
     for turn in range(rounds + 1):
         for name, run in runs.items():
             start = clock()
             run()
             times[name].append(clock() - start)
             print(f"  round {turn}, {name}: {times[name][-1]:.2f} s", file=sys.stderr, flush=True)
-    return {name: min(taken[1:]) for name, taken in times.items()}
+    return {name: taken[1:] for name, taken in times.items()}
+
+
+def ratio(above: list[float], below: list[float]) -> list[float]:
+    """The median of the ratios of rounds, the least and the largest."""
+    each = [a / b for a, b in zip(above, below, strict=True)]
+    return [float(np.median(each)), min(each), max(each)]
 
 
 def sketches(rows: int, n: int) -> dict[str, float]:
@@ -114,7 +125,7 @@ def main() -> None:
     """Print the table, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=32_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-n", type=int, default=1_000)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -127,8 +138,9 @@ def main() -> None:
         for n in (args.n, 10 * args.n):
             runs[f"sample n={n}"] = lambda n=n: sample(files["price"], n, 1)
         runs[f"sample n={args.n}, another column"] = lambda: sample(files["price and id"], args.n, 1)
-        processor = best(runs, time.process_time, args.rounds)
-        ways: dict[str, list[float]] = {}
+        runs["read_table, both columns"] = lambda: read_table(files["price and id"], ["price", "id"])
+        processor = in_turns(runs, time.process_time, args.rounds)
+        ways: Times = {}
         clocks: dict[str, Callable[[], Any]] = {
             f"{kind}, {jobs}": lambda kind=kind, jobs=jobs: ways.setdefault(f"{kind}, {jobs}", []).append(
                 sample(files[kind], args.n, jobs)
@@ -136,16 +148,18 @@ def main() -> None:
             for kind in ("price", "csv")
             for jobs in (1, 2)
         }
-        clock = best(clocks, time.perf_counter, args.rounds)
-    way = {name: min(found) for name, found in ways.items()}
+        clock = in_turns(clocks, time.perf_counter, args.rounds)
+    way = {name: found[1:] for name, found in ways.items()}
     sampled = [name for name in processor if name.startswith("sample")]
     found = {
         "rows": args.rows,
-        "nanoseconds_a_row": {name: seconds / args.rows * 1e9 for name, seconds in processor.items()},
-        "read_table_over_sampling": {name: processor["read_table"] / processor[name] for name in sampled},
-        "batches_over_sampling": {name: processor["batches"] / processor[name] for name in sampled},
-        "two_workers_over_one_by_the_clock": {k: clock[f"{k}, 1"] / clock[f"{k}, 2"] for k in ("price", "csv")},
-        "two_workers_over_one_by_processor_time": {k: way[f"{k}, 1"] / way[f"{k}, 2"] for k in ("price", "csv")},
+        "rounds": args.rounds,
+        "load": os.getloadavg(),
+        "nanoseconds_a_row": {name: float(np.median(taken)) / args.rows * 1e9 for name, taken in processor.items()},
+        "read_table_over_sampling": {name: ratio(processor["read_table"], processor[name]) for name in sampled},
+        "batches_over_sampling": {name: ratio(processor["batches"], processor[name]) for name in sampled},
+        "two_workers_over_one_by_the_clock": {k: ratio(clock[f"{k}, 1"], clock[f"{k}, 2"]) for k in ("price", "csv")},
+        "two_workers_over_one_by_processor_time": {k: ratio(way[f"{k}, 1"], way[f"{k}, 2"]) for k in ("price", "csv")},
         "datasketches_nanoseconds_an_item": sketches(1_000_000, args.n),
     }
     print(json.dumps(found, indent=1))

@@ -1,4 +1,4 @@
-"""What the state of a ``Reservoir`` costs: bytes in memory and on disk, and the time to merge and to save.
+"""What the state of a ``Reservoir`` costs: bytes in memory and on disk, and the time to merge, to save and to load.
 
     python benchmarks/state.py --out benchmarks/state.json
 
@@ -8,6 +8,7 @@ the time to join two of those.
 
 import argparse
 import json
+import resource
 import sys
 import tempfile
 import time
@@ -37,6 +38,11 @@ def measure(n: int) -> dict:
         start = clock()
         merged.save(path)
         save, size = clock() - start, path.stat().st_size
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # two reservoirs, their merger, and saving it
+        del sides, merged
+        start = clock()
+        Reservoir.load(path)
+        load = clock() - start
     bins = np.zeros(counts.BINS, np.int64)
     counts.tally(weights.ravel(), bins, 1)
     log_theta = counts.odds_factor(bins, n)
@@ -53,6 +59,8 @@ def measure(n: int) -> dict:
         "fill_seconds": filled,
         "merge_seconds": merge,
         "save_seconds": save,
+        "load_seconds": load,
+        "most_bytes": most,
         "vector_bytes": whole.mass.nbytes,
         "join_seconds": join,
     }
@@ -66,15 +74,17 @@ def main() -> None:
     args = parser.parse_args()
     measure(64)  # compiles
     rows = []
-    print("| n | memory | file | merge | save | vector | join |\n|--:|--:|--:|--:|--:|--:|--:|")
+    print("| n | memory | file | merge | save | load | most memory | vector | join |")
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for n in (int(x) for x in args.capacities.split(",")):
         print(f"  n = {n}", file=sys.stderr, flush=True)
         row = measure(n)
         rows.append(row)
         print(
             f"| {n:,} | {row['bytes_in_memory'] / 2**20:,.0f} MiB | {row['bytes_on_disk'] / 2**20:,.0f} MiB "
-            f"| {row['merge_seconds']:.2f} s | {row['save_seconds']:.2f} s | {row['vector_bytes'] / 2**10:,.0f} KiB "
-            f"| {row['join_seconds'] * 1e3:.1f} ms |",
+            f"| {row['merge_seconds']:.2f} s | {row['save_seconds']:.2f} s "
+            f"| {row['load_seconds']:.2f} s | {row['most_bytes'] / 2**20:,.0f} MiB "
+            f"| {row['vector_bytes'] / 2**10:,.0f} KiB | {row['join_seconds'] * 1e3:.1f} ms |",
             flush=True,
         )
         if args.out is not None:

@@ -25,9 +25,9 @@ def main() -> int:
         for row in report["by_runs"]:
             row["times_the_C_loop"] = row["steps_per_second"] / c
     if args.picture is not None:
-        from recollect.studies import plots
+        from recollect.studies import lab_plots
 
-        plots.draw_speed(report["by_runs"], args.picture)
+        lab_plots.draw_speed(report["by_runs"], args.picture)
     print(json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1))
     return 0
 

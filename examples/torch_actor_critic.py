@@ -41,7 +41,7 @@ class Args:
     discount: float = 0.97
     entropy: float = 0.0003
     """weight of the policy's and of the query's entropy"""
-    surprise: float = 0.03
+    surprise: float = 0.1
     """weight of these entropies per unit of |δ|, on top: what still surprises is left open"""
     seed: int = 0
     device: str = "cpu"

@@ -123,10 +123,12 @@ class LSTMAgent(nn.Module):
         return tuple(part[:, which] for part in state)
 
     def _run(self, x: Tensor, done: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """In as few stretches as the ends of episodes leave, each begun with what is carried into it."""
+        begins = [t for t in range(len(x)) if t == 0 or done[t].any()]
         outputs = []
-        for x_t, done_t in zip(x, done, strict=True):
-            keep = (~done_t).to(x.dtype)[None, :, None]
-            output, state = self.lstm(x_t[None], (keep * state[0], keep * state[1]))
+        for t, end in zip(begins, [*begins[1:], len(x)], strict=True):
+            keep = (~done[t]).to(x.dtype)[None, :, None]
+            output, state = self.lstm(x[t:end], (keep * state[0], keep * state[1]))
             outputs.append(output)
         return torch.cat(outputs), state
 

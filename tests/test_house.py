@@ -131,3 +131,32 @@ def test_unknown_names_are_named():
     assert {"Reservoir", "__version__"} <= set(dir(recollect))
     for name in recollect.__all__:
         assert getattr(recollect, name) is not None
+
+
+MODULE, FUNCTION = 500, 60  # lines at most; of a function without its docstring
+KERNELS = {
+    ("reservoir/passes.py", "pass_linear"),  # one pass over memory, compiled by Numba as a whole
+    ("engines/compiler/kernels.py", "kernel"),  # emits one loop: what it shares is the loop's own state
+    ("engines/compiler/reductions.py", "reduction"),
+}
+"""Functions that may be longer, and why each is."""
+
+
+def length_of(function):
+    first = function.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    docstring = first.end_lineno - first.lineno + 1 if documented else 0
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+def test_modules_and_functions_stay_short():
+    longest = {}
+    for path in SOURCE.rglob("*.py"):
+        text, name = path.read_text(), path.relative_to(SOURCE).as_posix()
+        assert len(text.splitlines()) <= MODULE, f"{name} has more than {MODULE} lines: divide it by reason to change"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                longest[name, node.name] = max(length_of(node), longest.get((name, node.name), 0))
+    too_long = {place for place, lines in longest.items() if lines > FUNCTION}
+    assert too_long - KERNELS == set(), f"more than {FUNCTION} lines: divide them, or say in KERNELS why not"
+    assert KERNELS - too_long == set(), "named in KERNELS, and short"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from recollect.reservoir import law
+from recollect.studies import estimator_report as r
 from recollect.studies import estimators as e
 from recollect.studies.estimators import PATH, SEPARATE
 
@@ -96,7 +97,7 @@ def test_with_one_state_of_memory_they_are_the_same(problem):
     "n, odds, bias, cosine", [(2, 1.0, 1.48, 0.963), (2, 1e6, 0.289, 0.988), (3, 3.0, 2.03, 0.495)]
 )
 def test_bias_of_crediting_the_recalled_item_alone(n, odds, bias, cosine):
-    row = e._by_query(n, odds)
+    row = r._by_query(n, odds)
     assert row["every_bias"] < 1e-12
     assert (row["queried_bias"], row["queried_cosine"]) == pytest.approx((bias, cosine), rel=2e-3)
 
@@ -104,7 +105,7 @@ def test_bias_of_crediting_the_recalled_item_alone(n, odds, bias, cosine):
 @pytest.mark.parametrize("n, follow, bias", [(1, 0.5, 0.0), (1, 0.9, 0.0116), (2, 0.5, 0.0), (2, 1.0, 0.0193)])
 def test_bias_of_taking_states_and_memory_to_be_independent(n, follow, bias):
     """None where the first decision ignores what is recalled, and about one hundredth where it follows it."""
-    row = e._by_dependence(n, follow)
+    row = r._by_dependence(n, follow)
     assert row["every_bias"] == pytest.approx(bias, rel=5e-3, abs=1e-12)
     assert (row["law_error"] > 0.1) == (follow > 0.5)
 
@@ -131,7 +132,7 @@ def test_a_critic_of_the_state_alone_adds_bias_unless_messages_are_treated_alike
 
 @pytest.fixture(scope="module")
 def drawn():
-    return e.report(episodes=20_000, agents=20, sizes=(2,))
+    return r.report(episodes=20_000, agents=20, sizes=(2,))
 
 
 def test_the_agents_own_code_agrees_with_the_enumeration(drawn):
@@ -145,7 +146,7 @@ def test_the_agents_own_code_agrees_with_the_enumeration(drawn):
 
 
 def test_the_report_can_be_printed(drawn):
-    for (title, columns, rows), table in zip(e.tables(drawn), drawn.values(), strict=True):
+    for (title, columns, rows), table in zip(r.tables(drawn), drawn.values(), strict=True):
         assert title and len(rows) == len(table)
         assert all(len(row) == len(columns) and all(isinstance(cell, str) for cell in row) for row in rows)
 

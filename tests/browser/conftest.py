@@ -44,13 +44,13 @@ class Opened:
     def text(self, selector):
         return self.page.locator(selector).first.inner_text()
 
-    def until(self, holds):
+    def until(self, holds, seconds=10):
         """Wait for it; asked from here, as the page's policy lets nobody evaluate text inside it."""
-        for _ in range(200):
+        for _ in range(20 * seconds):
             if holds():
                 return
             self.page.wait_for_timeout(50)
-        raise AssertionError("it did not come about in ten seconds")
+        raise AssertionError(f"it did not come about in {seconds} seconds")
 
     @property
     def step(self):

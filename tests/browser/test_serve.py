@@ -1,6 +1,11 @@
 """The served page in a browser: it comes from 127.0.0.1 and follows what it shows."""
 
+import re
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
@@ -31,3 +36,46 @@ def test_a_served_page_follows_its_run(chromium, tmp_path):
             page.close()
             server.shutdown()
             thread.join()
+
+
+def started(*arguments, **options):
+    return subprocess.Popen([sys.executable, "-m", "recollect", *map(str, arguments)], text=True, **options)
+
+
+@pytest.mark.slow
+def test_a_run_is_followed_while_it_trains(chromium, tmp_path):
+    """As two terminals would: one trains, the other shows; training is then ended by Ctrl-C."""
+    run, log = tmp_path / "run", (tmp_path / "said").open("w")
+    more = ("--agent", "episodic", "--set", "memory_size=2", "--steps", 10**8, "--log-every", 500)
+    train = started("train", "--env", "recollect/TMaze-v0", *more, "--checkpoint-every", 1, "--out", run, stderr=log)
+    serve, page = None, chromium.new_page()
+    try:
+        for _ in range(1200):
+            if (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size:
+                break
+            assert train.poll() is None, (tmp_path / "said").read_text()
+            time.sleep(0.1)
+        serve = started("view", "--serve", "--no-open", run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        url = re.search(r"http://127\.0\.0\.1:\d+/", serve.stdout.readline()).group()
+        opened = Opened(page).open(f"{url}#step=2")
+
+        def trained():
+            return int(re.match(r"[\d,]+", opened.text(".trained")).group().replace(",", ""))
+
+        first = trained()
+        assert "running" in opened.text(".facts-line") and train.poll() is None
+        opened.until(lambda: trained() > first, seconds=60)  # the newest agent is shown, as it becomes newer
+        assert opened.step == 2 and page.locator(".chart[data-chart=return] canvas").count() == 1
+        page.locator(".checkpoints input").fill("0")  # one that looks back is not taken along
+        train.send_signal(signal.SIGINT)
+        assert train.wait(60) == 130
+        opened.until(lambda: "interrupted" in opened.text(".facts-line"), seconds=60)
+        assert trained() == 0 and opened.step == 2
+        assert all(address.startswith(url) for address in opened.requests) and opened.faults == []
+    finally:
+        page.close()
+        log.close()
+        for process in (train, serve):
+            if process is not None:
+                process.kill()
+                process.communicate()

@@ -143,6 +143,18 @@ def test_why_is_the_score_by_element_largest_first(show):
         assert f"step {stays['seen'][at]}?" in page.text(".why h2").lower()
 
 
+def test_why_says_whether_another_recall_would_have_changed_anything(show):
+    document = samples.document(steps=12, slots=3)
+    episode = document["episodes"][0]
+    policies = np.tile(recording.decode(episode["policy"])[:, None], (1, 3, 1))
+    policies[9] = np.eye(3)
+    episode["memory"]["policies"] = recording.encode(policies.astype(np.float32))
+    page = show(document, hash="#step=8")
+    assert "With any other slot it would have done the same" in page.text(".why")
+    page.page.keyboard.press("ArrowRight")
+    assert "Another slot would have moved the policy by up to 100" in page.text(".why")
+
+
 def test_keys(show):
     page = show(samples.document(steps=40), hash="#step=5")
     press = page.page.keyboard.press

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from recollect import Reservoir, cli  # noqa: E402
 from recollect.errors import RecollectError  # noqa: E402
-from recollect.reservoir import law, pieces, tables  # noqa: E402
+from recollect.reservoir import law, pieces, scans, tables  # noqa: E402
 
 N = 3000
 
@@ -159,6 +159,56 @@ def test_interrupted_and_resumed(table, tmp_path, capsys, monkeypatch):
     assert "exists already" in refused(capsys, *words, "--out", out)
 
 
+def test_one_process_at_a_time(table, tmp_path, capsys, monkeypatch):
+    """A sample that is being drawn is in use; one killed after it was written leaves nothing to redo."""
+    from recollect.cli import sample
+    from recollect.store.lock import Lock
+
+    path, out = put(table, tmp_path / "data.csv", "csv"), tmp_path / "out.parquet"
+    lock = Lock(tmp_path, name="out.parquet.lock")
+    assert "is in use by" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
+    lock.release()
+
+    def killed(self):
+        assert out.exists()  # parts go after the sample is there
+        raise RecollectError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sample._Parts, "remove", killed)
+        assert "killed" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
+    assert pq.read_table(out).num_rows == 5 and not (tmp_path / "out.parquet.lock").exists()
+
+
+def test_what_a_new_user_tries(table, tmp_path, capsys):
+    """Packed text, files named twice, nothing to sample, columns that cannot be added up, files that differ."""
+    import gzip
+
+    path = put(table, tmp_path / "a.csv", "csv")
+    packed = tmp_path / "a.CSV.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    for name in (path, packed):
+        run(name, "--weight", "price", "-n", 7)
+    first, second = capsys.readouterr().out.split('"id"')[1:]
+    assert first == second
+    link = tmp_path / "link.csv"
+    link.symlink_to(path)
+    assert "named twice" in refused(capsys, path, link, "--uniform", "-n", 5)
+    (tmp_path / "x.parquet.gz").touch()
+    assert "compression of their own" in refused(capsys, tmp_path / "x.parquet.gz", "--uniform", "-n", 5)
+    assert "without .gz" in refused(capsys, path, "--uniform", "-n", 5, "--out", tmp_path / "x.csv.gz")
+    none = tmp_path / "none.csv"
+    run(path, "--weight", "price", "-n", 5, "--where", "id > 1000000", "--total", "paid", "--out", none)
+    assert "0 to 0" in capsys.readouterr().out
+    assert pa_csv.read_csv(none).schema.names[:2] == ["id", "price"]
+    (tmp_path / "header.csv").write_text("id,price\n")
+    run(tmp_path / "header.csv", "--weight", "price", "-n", 5, "--out", tmp_path / "header.parquet")
+    assert pq.read_table(tmp_path / "header.parquet").schema.names[:2] == ["id", "price"]
+    assert "'region' holds string" in refused(capsys, path, "--uniform", "-n", 5, "--total", "region")
+    assert "no column 'nix'" in refused(capsys, path, "--uniform", "-n", 5, "--total", "paid", "--by", "nix")
+    other = put(pa.table({"id": ["x"] * 9, "price": np.ones(9)}), tmp_path / "other.parquet", "parquet")
+    assert "differ in the type" in refused(capsys, path, other, "--uniform", "-n", N + 9)
+
+
 def test_conditions(table, tmp_path):
     path = put(table, tmp_path / "data.parquet", "parquet")
     where = "region == north and price >= 1"
@@ -236,7 +286,7 @@ def test_wrong_arguments(table, tmp_path, capsys):
         ((path, "--weight", "cost", "-n", 5), "no column 'cost'; there are id, price"),
         ((path, "--weight", "region", "-n", 5), "'region' holds string, not numbers"),
         ((tmp_path / "no.parquet", "--uniform", "-n", 5), "no such file"),
-        ((tmp_path, "--uniform", "-n", 5, "--format", "csv"), "a folder"),
+        ((tmp_path, "--uniform", "-n", 5), "a folder"),
         ((path, "--uniform", "-n", 5, "--out", tmp_path / "x.what"), "the ending tells no format"),
         ((path, "--uniform", "-n", 5, "--on", "mars"), "local, ray and ray://"),
         ((path, "--pps", "price", "-n", 9000), "only 3000 rows"),
@@ -288,6 +338,7 @@ def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch,
     """At a θ guessed from their first rows; where these mislead they are counted again, and the law is the same."""
     monkeypatch.setattr(pieces, "CHUNK", 64)
     monkeypatch.setattr(tables, "BATCH", 64)
+    monkeypatch.setattr(pieces, "PILOT", 64)
     rng = np.random.default_rng(5)
     w = rng.lognormal(0, 1.5, 2000)
     if order == "misleading":
@@ -304,6 +355,62 @@ def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch,
     assert "pilot" in stages and ("count-1" in stages) == (order == "misleading")
     z = (hits - runs * p) / np.sqrt(runs * p * (1 - p))
     assert hits.sum() == 40 * runs and abs(np.sum(z**2) - 2000) < 6 * math.sqrt(2 * 2000)
+
+
+def test_rows_drawn_while_weights_are_at_hand(tmp_path, monkeypatch):
+    """The law of subsets where blocks draw beforehand, also where too few of those rows are different."""
+    monkeypatch.setattr(scans, "RISK", math.inf)
+    monkeypatch.setattr(pieces, "LEAST_BLOCK", 2)
+    monkeypatch.setattr(pieces, "CHUNK", 4)
+    weights = [0.5, 3.0, 0.0, 1.0, 4.0, 2.0, 2.0]
+    parts = [tables.Piece(put(pa.table({"w": weights}), tmp_path / "w.arrow", "arrow"), "arrow")]
+    options, hits, runs, enough = pieces.Options(tables.Select("w")), {}, 1000, [0, 0]
+    for seed in range(runs):
+        cache = pieces.Cache(1 << 20)
+        found = pieces.sample(parts, options, 3, seed, at_once, cache=cache)
+        rows = tuple(found.table["w"].to_pylist())
+        hits[rows] = hits.get(rows, 0) + 1
+        for block in (block for scan in cache.scans[parts[0]][1] for block in scan.blocks):
+            assert len(block.places) and block.kept is None
+            enough[block.rows(3) is not None] += 1
+    assert min(enough) > 100  # both happen: all three found beforehand, and weights looked at again
+    expected = {}
+    positive = [w for w in weights if w]
+    for s, p in law.enumerate_law(positive, 3).items():
+        rows = tuple(positive[i] for i in s)
+        expected[rows] = expected.get(rows, 0.0) + p
+    from scipy.stats import chisquare
+
+    assert sum(hits.values()) == runs and set(hits) <= set(expected)
+    observed = [hits.get(rows, 0) for rows in expected]
+    assert chisquare(observed, np.array(list(expected.values())) * runs).pvalue > 1e-3
+
+
+def test_sparse_samples_of_large_pieces(tmp_path, monkeypatch):
+    """The same bits with and without memory for what was counted, for any number of workers; the right frequencies."""
+    monkeypatch.setattr(pieces, "CHUNK", 1024)
+    monkeypatch.setattr(tables, "BATCH", 1024)
+    rng = np.random.default_rng(8)
+    w = rng.lognormal(0, 1, 40_000)
+    w[17_000] = 5000.0  # a block whose weights are kept
+    path = put(pa.table({"w": w, "id": np.arange(len(w))}), tmp_path / "w.parquet", "parquet")
+    parts, options = tables.pieces_of(path, rows=13_000), pieces.Options(tables.Select("w"))
+    p = law.inclusion_probabilities(np.log(w), 12)
+    heavy, largest, runs = 0, 0.0, 80
+    for seed in range(runs):
+        cache = pieces.Cache(1 << 30)
+        found = pieces.sample(parts, options, 12, seed, at_once, cache=cache)
+        for little in (None, pieces.Cache(0)) if seed < 10 else ():
+            assert pieces.sample(parts, options, 12, seed, at_once, cache=little).table.equals(found.table)
+        kept = sum(scan.kept_bytes for _, own in cache.scans.values() for scan in own)
+        assert 0 < kept <= 8 * 1024 and not cache.weights
+        ids = found.table["id"].to_numpy()
+        assert len(set(ids)) == 12 and (w[ids] == found.table["w"].to_numpy()).all()
+        assert found.probabilities == pytest.approx(p[ids], rel=1e-11)
+        heavy += 17_000 in ids
+        largest += float(np.mean(ids >= 20_000)) / runs
+    assert abs(heavy - runs * p[17_000]) < 4 * math.sqrt(runs * p[17_000] * (1 - p[17_000]))
+    assert abs(largest - p[20_000:].sum() / 12) < 4 * 0.5 / math.sqrt(12 * runs)
 
 
 def at_once(work, *args, **kwargs):

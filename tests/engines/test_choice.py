@@ -9,8 +9,9 @@ import pytest
 from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
 from recollect.agents.base import register
 from recollect.agents.realtime import RealTimeActorCritic
-from recollect.engines import choice
+from recollect.engines import choice, compiled_gpu
 from recollect.engines.compiled_host import CompiledHost
+from recollect.engines.compiler import cuda_driver
 from recollect.envs.signed_informant import SignedInformant
 from recollect.training.batch import train
 
@@ -30,6 +31,15 @@ class Spectral(EpisodicActorCritic):
 
     def value(self, params, s):
         return super().value(params, s) + 0 * jnp.real(jnp.fft.fft(s))[0]
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Turning(EpisodicActorCritic):
+    """One that calls the C library."""
+
+    def value(self, params, s):
+        return super().value(params, s) + 0 * jnp.arctan2(s[0], 1 + s[0])
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="with a GPU others are chosen")
@@ -54,7 +64,8 @@ class Spectral(EpisodicActorCritic):
 def test_training_takes_the_fastest_and_says_why_not_another(agent, env, options, engine, why):
     found = choice.for_training(agent, env, **options)
     assert found.engine == engine
-    faster = choice.NAMES[choice.NAMES.index(engine) - 1]
+    faster = {"cpu": "cuda", "jax": "cpu"}[engine]
+    assert list(found.passed_over) == list(choice.NAMES[: choice.NAMES.index(engine)])
     assert why in found.passed_over[faster] and why in str(found)
     with pytest.raises(ValueError) as refused:
         choice.for_training(agent, env, engine=faster, **options)
@@ -84,8 +95,27 @@ def test_a_learner_likewise(agent, copies, shared, engine, why):
             choice.host_for(agent, 5, 2, copies, shared, engine="cpu")
 
 
+@pytest.mark.skipif(cuda_driver.why_none() is None, reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused_and_passed_over():
+    assert "NVIDIA driver" in choice.for_training(EpisodicActorCritic(), ENV).passed_over["compiled-gpu"]
+    with pytest.raises(ValueError, match=r"engine='compiled-gpu' cannot serve here: .*NVIDIA driver"):
+        train(EpisodicActorCritic(), ENV, 10, engine="compiled-gpu")
+
+
+def test_a_gpu_is_taken_for_many_runs_of_what_it_knows(monkeypatch):
+    monkeypatch.setattr(cuda_driver, "why_none", lambda: None)
+    agent, env = EpisodicActorCritic(memory_size=2, hidden=4), SignedInformant(2)
+    assert choice.for_training(agent, env, runs=compiled_gpu.FEWEST).engine == "compiled-gpu"
+    few = choice.for_training(agent, env, runs=3)
+    assert few.engine == "cpu" and "3 runs are too few" in few.passed_over["compiled-gpu"]
+    assert choice.for_training(agent, env, "compiled-gpu", runs=3).engine == "compiled-gpu"
+    for cls, what in ((Spectral, "complex64"), (Turning, "the function 'atan2'")):
+        with pytest.raises(ValueError, match=f"engine='compiled-gpu' cannot serve here: .*{what}"):
+            choice.for_training(cls(memory_size=2, hidden=4), env, "compiled-gpu")
+
+
 def test_an_engine_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="engine='gpu': choose one of 'auto', 'cuda', 'cpu', 'jax'"):
+    with pytest.raises(ValueError, match="engine='gpu': choose one of 'auto', 'cuda', 'compiled-gpu', 'cpu', 'jax'"):
         choice.for_training(EpisodicActorCritic(), ENV, engine="gpu")
     with pytest.raises(ValueError, match="engine='cuda': choose one of 'auto', 'cpu', 'jax'"):
         choice.for_learner(EpisodicActorCritic(), 5, 2, engine="cuda")

@@ -130,14 +130,12 @@ def test_runs_stop_at_their_episodes_or_steps(short_records):
     assert set(np.asarray(end.episode) == 4) == {True, False}, "runs should end either way"
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["in one table", "apart"])
 @pytest.mark.parametrize("case", [0, 3], ids=["reservoir", "fifo"])
-def test_tables_there_and_back(case, apart):
+def test_tables_there_and_back(case):
     """With the chances to drop among the other numbers, as on a GPU, and in a table of their own, as on a CPU."""
     env, _, agents, start = runs_of(case)
     runs = defined(agents, env, start, tuple(jnp.int32(x) for x in LIMITS), STEPS)
-    packed = packing.pack(env, runs, apart=apart)
-    assert isinstance(packed.drops, tuple) != apart
+    packed = packing.pack(env, runs)
     again = packing.unpack(env, packed, runs)
     for a, b in zip(*(jax.tree.leaves(x._replace(key=jax.random.key_data(x.key))) for x in (runs, again)), strict=True):
         np.testing.assert_array_equal(a, b)

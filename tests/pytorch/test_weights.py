@@ -1,17 +1,14 @@
-"""Weights between JAX, PyTorch, safetensors and ONNX."""
+"""Weights between JAX, PyTorch and safetensors."""
 
 import re
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import recollect
-from recollect import EpisodicActorCritic, prng
+from recollect import EpisodicActorCritic, GeneralActorCritic, prng
 from recollect.agents import named
-from recollect.engines.host import TimeStep
 from recollect.errors import FileError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
@@ -31,36 +28,6 @@ def started(agent, size=4, actions=3):
     # Away from the start, where the critic's last layer is 0.
     noisy = jax.tree.map(lambda p: p + 0.3 * jax.random.normal(prng.key(2), p.shape), state.params)
     return state._replace(params=noisy)
-
-
-@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
-def test_the_module_acts_as_the_agent_does(agent):
-    """Step for step on the same numbers, without learning: recalled states, logits, values, actions."""
-    copies, n, rng = 5, agent.memory_size, np.random.default_rng(0)
-    state = started(agent)
-    policy = rt.EpisodicPolicy.from_agent(agent, state)
-    states = jax.tree.map(lambda x: jnp.stack([x] * copies), state)
-    begin, watch = jax.jit(jax.vmap(agent.begin)), jax.jit(jax.vmap(agent.watch))
-    logits_of = jax.jit(jax.vmap(agent.policy_logits))
-    value_of = jax.jit(jax.vmap(agent.value))
-    points = rng.normal(size=(6, 4)).astype(np.float32)
-    x, done, ours = points[:copies], np.ones(copies, bool), policy.memory.initial_state(copies)
-    for t in range(40):
-        keys = jax.random.split(prng.key(t), (2, copies))
-        states, action = begin(states, x, keys[0])
-        u = np.array(jax.vmap(lambda key: jax.random.uniform(key, (2,)))(keys[0]))
-        v = np.array(jax.vmap(lambda key: jax.random.uniform(key, (n + 3,)))(keys[1]))
-        uniforms = torch.tensor(np.concatenate([u[:, :1], v, u[:, 1:]], 1))
-        step = policy(torch.tensor(x), ours, torch.tensor(done), uniforms=uniforms)
-        np.testing.assert_allclose(step.recalled, states.decision.recalled, atol=1e-6)
-        np.testing.assert_allclose(
-            step.logits.detach(), logits_of(states.params, x, states.decision.recalled), atol=1e-5
-        )
-        np.testing.assert_allclose(step.value.detach(), value_of(states.params, x), atol=1e-5)
-        np.testing.assert_array_equal(step.action, action)
-        x_next, done = points[rng.integers(6, size=copies)], rng.random(copies) < 0.1
-        timestep = TimeStep(x_next, np.zeros(copies, np.float32), done, np.zeros(copies, bool))
-        states, ours, x = watch(states, timestep, keys[1]), step.state, x_next
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
@@ -87,9 +54,6 @@ def test_weights_of_every_agent_go_out_and_in(agent):
     again = rt.from_torch(rt.to_torch(state), other)
     for a, b in zip(jax.tree.leaves(again.params), jax.tree.leaves(state.params), strict=True):
         np.testing.assert_array_equal(a, b)
-    if not isinstance(agent, EpisodicActorCritic):
-        with pytest.raises(TypeError, match=f"{type(agent).__name__} has none"):
-            rt.EpisodicPolicy.from_agent(agent, state)
 
 
 def test_what_does_not_fit_is_refused():
@@ -104,10 +68,21 @@ def test_what_does_not_fit_is_refused():
     ):
         with pytest.raises(FileError, match=message):
             rt.from_torch({**weights, **change}, state)
-    for option, message in (({"encoder": "projection"}, "encoder='projection'"), ({"memory": "none"}, "memory='none'")):
-        other = agent.replace(**option)
-        with pytest.raises(ValueError, match=f"{message} has no PyTorch form"):
-            rt.EpisodicPolicy.from_agent(other, other.init(prng.key(0), 4, 3))
+
+
+def test_weights_of_the_default_agent_come_with_its_scales():
+    """Without them another state would see all observations in units of its own."""
+    agent = GeneralActorCritic()
+    state = agent.init(prng.key(0), 3, 2)
+    seen = state.scales.observation._replace(mean=np.full(3, 7.0, np.float32), count=np.float32(5))
+    state = state._replace(scales=state.scales._replace(observation=seen))
+    weights = rt.to_torch(state)
+    assert weights["scales.observation.mean"].tolist() == [7.0] * 3
+    again = rt.from_torch(weights, agent.init(prng.key(1), 3, 2))
+    assert np.array_equal(again.scales.observation.mean, seen.mean) and again.scales.observation.count == 5
+    del weights["scales.observation.mean"]
+    with pytest.raises(FileError, match=r"scales.observation.mean: expected float32\[3\], got nothing"):
+        rt.from_torch(weights, state)
 
 
 def test_a_damaged_file_is_refused(tmp_path):
@@ -122,51 +97,6 @@ def test_a_damaged_file_is_refused(tmp_path):
         rt.load_weights(path)
     with pytest.raises(FileError, match="is missing"):
         rt.load_weights(tmp_path / "none.safetensors")
-
-
-def test_a_learners_normalisation_comes_along(tmp_path):
-    learner = recollect.Learner(AGENTS["plain"], "CartPole-v1", seed=0, normalize_observations=True)
-    learner.learn(steps=200, folder=tmp_path / "run", progress=False)
-    policy = rt.EpisodicPolicy.from_learner(learner)
-    x = np.array([1.0, -2.0, 0.1, 3.0], np.float32)
-    normal = x.copy()
-    learner.normalizer.observe(normal, 0, learn=False)
-    step = policy(torch.tensor(x)[None], policy.memory.initial_state(1))
-    params = learner.state().params
-    np.testing.assert_allclose(step.value.item(), agent_value(learner.agent, params, normal), atol=1e-5)
-
-
-def agent_value(agent, params, x):
-    return float(agent.value(jax.tree.map(jnp.asarray, params), jnp.asarray(x)))
-
-
-@pytest.mark.slow
-def test_onnx_steps_as_the_module_does(tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install recollect[onnx]")
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed: pip install recollect[onnx]")
-    agent = AGENTS["all"]
-    policy = rt.EpisodicPolicy.from_agent(agent, started(agent))
-    path = rt.export_onnx(policy, tmp_path / "agent.onnx")
-    session = onnxruntime.InferenceSession(str(path))
-    names = [output.name for output in session.get_outputs()]
-    rng = torch.Generator().manual_seed(0)
-    for batch in (1, 6):
-        state = policy.memory.initial_state(batch)
-        theirs = {name: np.zeros_like(part.numpy()) for name, part in state.state_dict().items()}
-        for t in range(40):
-            x = torch.randint(3, (batch, 4), generator=rng).float()
-            done = torch.rand(batch, generator=rng) < (1.1 if t == 0 else 0.1)
-            uniforms = torch.rand(batch, policy.draws, generator=rng)
-            step = policy(x, state, done, uniforms=uniforms)
-            state = step.state
-            given = {"observation": x.numpy(), "done": done.numpy(), "uniforms": uniforms.numpy(), **theirs}
-            out = dict(zip(names, session.run(None, given), strict=True))
-            theirs = {name: out[f"next_{name}"] for name in theirs}
-            np.testing.assert_array_equal(out["action"], step.action)
-            np.testing.assert_array_equal(out["recalled"], step.recalled)
-            np.testing.assert_array_equal(theirs["ranks"], state.ranks)
-            np.testing.assert_allclose(out["logits"], step.logits.detach(), atol=1e-5)
-            np.testing.assert_allclose(out["value"], step.value.detach(), atol=1e-5)
 
 
 def test_the_page_runs(tmp_path, monkeypatch):

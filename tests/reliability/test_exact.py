@@ -9,7 +9,7 @@ from recollect import EpisodicActorCritic, FileError, RecollectError, RecurrentA
 from recollect.engines import loop
 from recollect.envs.base import TimeStep
 from recollect.store import checkpoints, trees
-from recollect.training import baseline_group, batch
+from recollect.training import batch, pytree_group
 from recollect.training.batch import train_iter
 
 ENV = SecretInformant(length=2, actions=2)
@@ -33,7 +33,7 @@ def run(agent, state=None, **options):
 
 def blank():
     """A state of the right form, without compiling anything."""
-    form = trees.shapes(batch.state_like(AGENTS["episodic"], ENV, 2, 5))
+    form = trees.shapes(pytree_group.state_like(AGENTS["episodic"], ENV, 2, 5))
     return {name: np.zeros(shape, dtype) for name, (shape, dtype) in form.items()}
 
 
@@ -48,7 +48,7 @@ def test_the_compiled_loop(tmp_path, agent):
         saved.append(tmp_path / str(len(saved)))
     whole = parts(report)
     assert len(saved) >= 2
-    like = trees.shapes(batch.state_like(AGENTS[agent], ENV, 2, 5))
+    like = trees.shapes(pytree_group.state_like(AGENTS[agent], ENV, 2, 5))
     for k, folder in enumerate(saved):
         state = checkpoints.load(folder, like=like).arrays
         *reports, result = run(agent, state)
@@ -61,30 +61,6 @@ def test_the_compiled_loop(tmp_path, agent):
     assert parts(result) == whole and loop.advance_in_jax._cache_size() == sizes
 
 
-def test_the_compiled_baseline(tmp_path, monkeypatch):
-    agent, env = RecurrentActorCritic(width=5), SecretInformant(3, 1)
-    monkeypatch.setattr(baseline_group, "FIRST_STEPS", 97)  # several reports, in the middle of episodes
-    monkeypatch.setattr(baseline_group, "SECONDS", 1e-4)
-
-    def begin(state=None):
-        return batch.train_iter(agent, env, 200, (4, 7), max_steps=10**9, bins=4, state=state)
-
-    *reports, whole = begin()
-    assert len(reports) > 3
-    lines = [line for report in reports for line in report.new_bins]
-    for k in range(3):
-        going, before = begin(), []
-        for _ in range(k + 1):
-            report = next(going)
-            before += report.new_bins
-        checkpoints.save(tmp_path, report.snapshot(), {})
-        state = checkpoints.load(tmp_path, like=trees.shapes(batch.state_like(agent, env, 2, 4))).arrays
-        *reports, result = begin(state)
-        assert parts(result) == parts(whole)
-        after = [line for report in reports for line in report.new_bins]
-        assert sorted(map(repr, before + after)) == sorted(map(repr, lines))
-
-
 @pytest.mark.parametrize(
     ("agent", "env", "options", "message"),
     [
@@ -95,7 +71,7 @@ def test_the_compiled_baseline(tmp_path, monkeypatch):
             r"observation: expected float32\[2, 8\], got float32\[2, 7\]",
         ),
         ("episodic", SecretInformant(length=3, actions=2), {}, r"chain: expected int32\[2, 3\], got int32\[2, 2\]"),
-        ("recurrent", ENV, {}, r"theta: expected float32\[2, \d+\], got nothing"),
+        ("recurrent", ENV, {}, r"runs.agent.optimizer.nu"),
         ("fifo", ENV, {}, "runs.agent.memory"),
         ("episodic", ENV, {"bins": 10}, r"expected int64\[2, 10\]|expected float\d+\[2, 10"),
     ],
@@ -107,7 +83,7 @@ def test_another_observation_agent_or_task_is_refused_before_compiling(tmp_path,
     compiled_before = loop.advance_in_jax._cache_size(), loop.start_one._cache_size()
     bins = options.get("bins", 5)
     with pytest.raises(FileError, match=message):
-        checkpoints.load(tmp_path, like=trees.shapes(batch.state_like(AGENTS[agent], env, 2, bins)))
+        checkpoints.load(tmp_path, like=trees.shapes(pytree_group.state_like(AGENTS[agent], env, 2, bins)))
     with pytest.raises(FileError, match=message):
         next(train_iter(AGENTS[agent], env, 200, (3, 1), state=state, **{**OPTIONS, **options}))
     assert (loop.advance_in_jax._cache_size(), loop.start_one._cache_size()) == compiled_before
@@ -153,7 +129,7 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(agent):
     runs = loop.start(agents, env, jnp.array(seeds, jnp.uint32), 1)
     pay, see = jnp.array([*FAULTS, 0.0, 0.0, 0.0, 3e38, 0.0]), jnp.array([0.0, 0.0, 0.0, *FAULTS, 0.0, 0.0])
     runs = runs._replace(env=(*runs.env[:2], pay, see))
-    start = trees.flatten({**batch.state_like(agent, env, 8, 1), "runs": runs})
+    start = trees.flatten({**pytree_group.state_like(agent, env, 8, 1), "runs": runs})
     limits = tuple(jnp.int32(x) for x in (10, 10, 2**31 - 1, 2**31 - 1))
     after, _ = loop.advance_in_jax(agents, env, runs, limits, records=2)
     assert after.faults.tolist() == [700] * 6 + [-700, 0] and after.steps.tolist() == [1000] * 8

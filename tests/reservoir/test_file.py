@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import FileError, Reservoir
+from recollect.reservoir import file
 
 
 def filled(kind="linear", n=4, t=200):
@@ -223,3 +224,18 @@ def test_deep_nesting_is_refused_as_promised(tmp_path):
     r.extend([item], [1.0])
     r.save(tmp_path / "r")
     assert Reservoir.load(tmp_path / "r").items == [item]
+
+
+def test_what_does_not_fit_is_refused_with_the_bytes(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"capacity=10000000 needs 800,000,080,000,000 bytes"):
+        Reservoir(10_000_000)
+    a, b = (Reservoir(10, seed=k) for k in range(2))
+    a.extend(range(30), np.ones(30))
+    a.save(tmp_path / "a")
+    monkeypatch.setattr(file, "available", lambda: 879)
+    with pytest.raises(MemoryError, match=r"merging needs 880 bytes .*, 879 are available"):
+        a.merge(b)
+    with pytest.raises(MemoryError, match="loading it needs 880 bytes"):
+        Reservoir.load(tmp_path / "a")
+    monkeypatch.setattr(file, "available", lambda: 880)
+    assert len(a.merge(b)) == len(Reservoir.load(tmp_path / "a")) == 10

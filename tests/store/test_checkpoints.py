@@ -129,6 +129,21 @@ def test_several_processes_may_save_to_one_folder(tmp_path):
         checkpoints.verify(path)
 
 
+def test_a_checkpoint_that_goes_as_it_is_about_to_be_read(tmp_path, monkeypatch):
+    read, gone = checkpoints.read, []
+
+    def late(path, **options):
+        if not gone:
+            gone.append(path)
+            checkpoints.save(tmp_path, {"x": np.zeros(3)}, {"newer": True}, keep=1)
+        return read(path, **options)
+
+    checkpoints.save(tmp_path, {"x": np.zeros(3)}, {"newer": False})
+    monkeypatch.setattr(checkpoints, "read", late)
+    found = checkpoints.load(tmp_path)
+    assert found.meta == {"newer": True} and found.passed_over == () and not gone[0].exists()
+
+
 def test_loading_beside_a_run_that_saves_often(tmp_path):
     """A checkpoint that goes while it is read has newer ones: no error, no fallback."""
     checkpoints.save(tmp_path, {"x": np.zeros(50_000)}, {})

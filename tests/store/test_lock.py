@@ -1,5 +1,6 @@
 """One process at a time: who holds a folder, who has died, and what others can tell."""
 
+import fcntl
 import json
 import os
 import signal
@@ -92,6 +93,19 @@ def test_looking_does_not_get_in_the_way_of_taking(tmp_path):
         stop.set()
         for watcher in watchers:
             watcher.join()
+
+
+def test_a_look_at_what_a_dead_holder_left_is_no_holder(tmp_path):
+    """Who looks holds the file for a moment, to find out whether anybody does: one who takes it then is not refused."""
+    (tmp_path / "lock.json").write_text(json.dumps({**lock._me(), "pid": 2**22}))
+    handle = os.open(tmp_path / "lock.json", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    looking = threading.Timer(0.005, lambda: os.close(handle))
+    looking.start()
+    taken = lock.Lock(tmp_path)
+    looking.join()
+    assert taken.predecessor is not None
+    taken.release()
 
 
 def test_a_holder_that_is_writing_its_name_is_waited_for(tmp_path):

@@ -41,13 +41,25 @@ def dies():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def shares():
+    """The accelerators this unit sees, and when it ran."""
+    start = time.time()
+    time.sleep(3.0)
+    return {"sees": os.environ.get("CUDA_VISIBLE_DEVICES"), "from": start, "to": time.time()}
+
+
 def scenario(folder):
     """What a sweep and a sample give on a cluster that loses workers and a node, and what they give here."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": 1, "object_store_memory": 100_000_000, "include_dashboard": False},
+        head_node_args={
+            "num_cpus": 1,
+            "num_gpus": 1,  # Ray takes our word for it
+            "object_store_memory": 100_000_000,
+            "include_dashboard": False,
+        },
     )
     second = cluster.add_node(num_cpus=1, object_store_memory=100_000_000)
     found = {}
@@ -80,6 +92,11 @@ def scenario(folder):
         sweep.run_all({"a": functools.partial(work, 1)}, {}, executor=executor)
     except executors.VersionsDifferError as error:
         found["refused"] = str(error)
+    executor.close()
+    executor = executors.OnRay(cluster.address, processors=0.5, accelerators=0.5)
+    rows, _ = sweep.run_all(dict.fromkeys("ab", shares), {}, executor=executor)
+    found["shared"] = [rows[name]["sees"] for name in "ab"]
+    found["at_once"] = rows["a"]["from"] < rows["b"]["to"] and rows["b"]["from"] < rows["a"]["to"]
     executor.close()
     os.environ["RAY_ADDRESS"] = cluster.address
     for on in ("local", "ray"):

@@ -25,7 +25,11 @@ def units(done, broken=()):
 def test_the_rest_go_on_and_only_what_is_missing_is_done_again(tmp_path):
     out, done = tmp_path / "report.json", []
     rows, errors = sweep.run_all(units(done, "b"), {"x": 1}, out)
-    assert list(rows) == ["a", "c"] and errors == {"b": "ValueError: no luck with b"} and done == ["a", "b", "c"]
+    assert list(rows) == ["a", "c"] and errors == {"b": "ValueError: no luck with b"} and done == ["a", *"bbb", "c"]
+    lines = [json.loads(line) for line in sweep.journal_of(out).read_bytes().splitlines()][1:]
+    failed = {"error": "ValueError: no luck with b"}
+    assert lines[1:4] == [{"attempt": k, "at": "b"} | failed for k in (1, 2)] + [{"unit": "b", "attempts": 3} | failed]
+    assert [line["unit"] for line in lines if "unit" in line] == ["a", "b", "c"]
     with open(sweep.journal_of(out), "ab") as lines:
         lines.write(b'{"unit": "b", "ro')  # killed while it wrote
     done.clear()
@@ -52,8 +56,26 @@ def test_units_in_processes_are_those_in_this_one(tmp_path):
     found = sweep.run_all(works, {}, tmp_path / "report.json", say=said.append, jobs=2)
     rows, errors = sweep.run_all(works, {})
     assert found == (rows, errors) and rows == {"a": 2.0, "c": 3.0, "d": 4.0} and list(errors) == ["b"]
-    assert list(found[0]) == list(rows) and len(said) == 4  # in the order of the units, however they ended
+    assert list(found[0]) == list(rows) and len(said) == 4 + 2  # in the order of the units, however they ended
     assert sweep.run_all(works, {}, tmp_path / "report.json", resume=True, jobs=2) == (rows, errors)
+
+
+def fails_twice(count):
+    """Raises the first two times, counting in a file."""
+    with open(count, "a") as file:
+        file.write("x")
+    if os.path.getsize(count) < 3:
+        raise OSError("not yet")
+    return os.path.getsize(count)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_unit_that_fails_twice_is_no_error(tmp_path, jobs):
+    said: list[str] = []
+    works = {name: functools.partial(fails_twice, str(tmp_path / name)) for name in "ab"}
+    assert sweep.run_all(works, {}, tmp_path / "r", say=said.append, jobs=jobs) == ({"a": 3, "b": 3}, {})
+    assert sum("OSError: not yet; again, attempt 3 of 3" in text for text in said) == 2
+    assert sweep.run_all(works, {}, tmp_path / "r", resume=True) == ({"a": 3, "b": 3}, {})  # attempts are no rows
 
 
 def test_a_process_that_dies_fails_its_units(tmp_path):

@@ -37,5 +37,7 @@ def test_what_a_checkpoint_holds_comes_back():
     again.restore(bins.arrays())
     for name, array in bins.arrays().items():
         np.testing.assert_array_equal(again.arrays()[name], array)
+    like = Bins.like(1, 3, (1, 2))
+    assert {k: (v.shape, v.dtype) for k, v in like.items()} == {k: (v.shape, v.dtype) for k, v in bins.arrays().items()}
     again.returns[:] = 0.0
     assert bins.returns[0, 0] == 0.7, "a copy, not the checkpoint's own"

@@ -20,21 +20,15 @@ from recollect.training import callbacks, inspection
 from recollect.training.recording import read_rows
 from recollect.training.resuming import resume
 from reliability import commands
+from training.probes import Three
 
 A = EpisodicActorCritic(memory_size=2, hidden=4)
 
 
-class Count(gym.Env):
+class Count(Three):
     """Counts to three; ``slow``: seconds of a step from the hundredth of its life on; ``endless``: never ends."""
 
-    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = gym.spaces.Discrete(2)
     slow, endless, age = 0.0, False, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return np.array([0.0, self.np_random.uniform()], np.float32), {}
 
     def step(self, action):
         self.t += 1
@@ -158,19 +152,33 @@ def test_default_names_do_not_race(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_is_heard_when_steps_become_slow(tmp_path):
-    """A hundred quick steps, then a quarter of a second each: at most one more is taken."""
+    """Quick steps until training has got used to their pace, then slow ones: at most a few more are taken."""
+    slow = threading.Event()
 
     class Slowing(Count):
-        slow = 0.25
+        first, taken = None, 0
 
-    learner = Learner(A, Slowing, check=False)
-    asked = []
-    timer = threading.Timer(1.0, lambda: (asked.append(time.monotonic()), signal.raise_signal(signal.SIGINT)))
-    learner.advance(90)
-    timer.start()
+        def step(self, action):
+            Slowing.first = Slowing.first or time.monotonic()
+            if time.monotonic() - Slowing.first > 1.0:
+                slow.set()
+                Slowing.taken += 1
+                assert Slowing.taken < 200, "a portion of what was quick is thousands of steps"
+                time.sleep(0.02)
+            return super().step(action)
+
+    def ask():
+        slow.wait(60)
+        time.sleep(0.2)
+        signal.raise_signal(signal.SIGINT)
+
+    learner, asking = Learner(A, Slowing, check=False), threading.Thread(target=ask)
+    learner.advance(1)  # what has to be compiled is
+    Slowing.first = None
+    asking.start()
     with pytest.raises(Interrupted):
-        learner.learn(100_000, log_every=100_000, folder=tmp_path / "run")
-    assert learner.steps < 100 + 20, "one portion of what was quick would have been thousands"
+        learner.learn(10**8, log_every=10**8, folder=tmp_path / "run")
+    asking.join()
     assert checkpoints.load(tmp_path / "run" / "checkpoints" / "learner").meta["steps"] == learner.steps
 
 
@@ -189,7 +197,9 @@ def test_ctrl_c_is_heard_in_an_evaluation_that_does_not_end(tmp_path):
 
 def test_print_options_do_not_matter(tmp_path):
     class Fine(Count):
-        observation_space = gym.spaces.Box(np.array([-1.23456789, -1]), np.array([1.0, 1.00001]), dtype=np.float64)
+        def __init__(self):  # a Box keeps how its bounds were printed when it was made
+            bounds = np.array([-1.23456789, -1]), np.array([1.0, 1.00001])
+            self.observation_space = gym.spaces.Box(*bounds, dtype=np.float64)
 
     with np.printoptions(precision=3):
         Learner(A, Fine, check=False).learn(10, folder=tmp_path / "run")

@@ -21,22 +21,17 @@ from recollect.store import checkpoints
 from recollect.training import callbacks
 from recollect.training.env_pool import EnvironmentFault
 from recollect.training.normalization import Normalizer
+from recollect.training.stepping import next_sample
+from training.probes import Three
 
 AGENT = EpisodicActorCritic(memory_size=2, hidden=4)
 
 
-class Probe(gym.Env):
+class Probe(Three):
     """Counts; pays 1 for action 1; ends after ``length`` steps; goes wrong at step ``when`` of its life."""
 
     def __init__(self, wrong=None, when=7, length=3, cut=False):
-        self.observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self.action_space = gym.spaces.Discrete(2)
         self.wrong, self.when, self.length, self.cut, self.age = wrong, when, length, cut, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return np.array([0.0, self.np_random.uniform()], np.float32), {}
 
     def step(self, action):
         self.t += 1
@@ -65,6 +60,22 @@ def trained(tmp_path_factory):
     return Learner(AGENT, "recollect/TMaze-v0", seed=3, env_options={"length": 1}).learn(
         250, log_every=100, folder=folder, log="tensorboard"
     )
+
+
+def test_the_query_entropy_of_a_row_is_the_mean_over_decisions_since_the_last(tmp_path):
+    env, agent = {"env": "recollect/TMaze-v0", "env_options": {"length": 4}}, EpisodicActorCritic(memory_size=3)
+    Learner(agent, **env).learn(1000, log_every=400, folder=tmp_path / "run")
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(row)["query_entropy"] for row in rows]
+    other, means = Learner(agent, **env), []
+    for end in (400, 800, 1000):
+        seen = []
+        while (step := next_sample(other.steps)) <= end:
+            other.advance(step - other.steps)
+            seen.append(float(agent.query_entropy(other.state())))
+        assert len(seen) >= 3 and not all(np.isnan(seen))  # nothing to recall where an episode begins
+        means.append(np.nanmean(seen))
+    np.testing.assert_allclose(found, means, rtol=1e-5)
 
 
 def test_learning_leaves_metrics(trained):

@@ -1,14 +1,19 @@
 """A recorded episode against the agent that played it."""
 
+import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from recollect import EpisodicActorCritic, Learner
+from recollect.agents import memory as agents_memory
 from recollect.agents.general import GeneralActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.engines.host import keys_of
 from recollect.envs.t_maze import TMazeEnv
+from recollect.training.player import Player
 from recollect.view import episodes, stays
 from recollect.view import format as recording
 
@@ -53,6 +58,54 @@ def test_stays_are_what_the_memory_held(monkeypatch, name):
         order = [found["seen"][here][np.argwhere(found["slot"][here] == s)[0, 0]] for s in np.argsort(told["order"])
                  if filled[s]]  # fmt: skip
         assert order == sorted(order) and len(set(order)) == len(order)
+
+
+class Still(gymnasium.Env):
+    """Nothing ever changes: whatever is stored equals whatever it displaces."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 40
+        return np.ones(2, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.ones(2, np.float32), 0.0, self.left == 0, False, {}
+
+
+LAWS = [
+    {"memory_size": 2, "memory": "uniform"},
+    *(pytest.param({"memory_size": 1, **more}, marks=pytest.mark.slow) for more in
+      ({}, {"memory": "fifo"}, {"write": "before"})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", LAWS)
+def test_what_gives_way_to_its_equal_is_recorded_as_the_law_decided(monkeypatch, options):
+    """A twin of the memory, shown the same weights under the same keys, whose items carry the step they came at."""
+    agent = EpisodicActorCritic(**options)
+    learner = Learner(agent, Still, seed=3)
+    lives, live = [], Player.live
+    monkeypatch.setattr(Player, "live", lambda self: lives.append(live(self)) or lives[-1])
+    episode = episodes.record(learner, seed=5)["episodes"][0]
+    found = {k: recording.decode(v) for k, v in episode["memory"]["stays"].items()}
+    law, delay = agents_memory.LAWS[agent.memory], int(agent.write == "after")
+    state = law.init(agent.memory_size, {"seen": jnp.zeros(2), "step": jnp.zeros((), jnp.int32)})
+    weight = agent.log_write_weight(learner.state().params, jnp.ones(2))
+    for t, now in enumerate(lives[1:]):  # the first is from before the episode
+        if not delay:
+            state = law.add(state, {"seen": jnp.ones(2), "step": jnp.int32(t)}, weight,
+                            agents_memory.early_key(keys_of(now, now.time - 1)[1]))  # fmt: skip
+        here = (found["from"] <= t) & (t < found["until"])
+        held = dict(zip(found["slot"][here].tolist(), found["seen"][here].tolist(), strict=True))
+        steps = np.asarray(state.items["step"]).tolist()
+        assert held == {slot: steps[slot] for slot in np.flatnonzero(state.filled).tolist()}, t
+        if delay:
+            state = law.add(state, {"seen": jnp.ones(2), "step": jnp.int32(t)}, weight, keys_of(now, now.time)[0])
+    assert len(found["slot"]) > agent.memory_size  # something did give way
 
 
 def test_numbers_are_the_agents_own(monkeypatch):

@@ -93,6 +93,13 @@ export class Memory {
     return index < 0 ? null : this.stays[index];
   }
 
+  /** How many slots hold something. */
+  held(t: number): number {
+    let count = 0;
+    for (let slot = 0; slot < this.slots; slot++) count += this.occupant[t * this.slots + slot] >= 0 ? 1 : 0;
+    return count;
+  }
+
   recalledStay(t: number): Stay | null {
     return this.recalled[t] < 0 ? null : this.stayAt(t, this.recalled[t]);
   }

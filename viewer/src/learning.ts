@@ -10,6 +10,7 @@ const CURVES: [column: string, title: string, colour: string][] = [
   ["return", "return", "gain"],
   ["length", "episode length", "see"],
   ["write_weight", "mean write weight", "slot-strong"],
+  ["query_entropy", "query entropy", "recall"],
 ];
 
 export class Learning {
@@ -86,7 +87,7 @@ export class Learning {
       if (columns.steps && columns[column]) add(title, columns.steps as number[], columns[column], colour, false);
     }
     if (at.length > 1) {
-      add("query entropy of this episode", at, at.map((_, k) => this.entropy(k)), "recall", true);
+      if (!columns.query_entropy?.some((value) => value !== null)) add("query entropy of this episode", at, at.map((_, k) => this.entropy(k)), "recall", true);
       if (!columns.return) add("return of this episode", at, at.map((_, k) => this.episodes(k).total), "gain", true);
     }
     for (const draw of waiting) draw();

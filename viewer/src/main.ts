@@ -21,14 +21,15 @@ class Show {
   private theatres: Theatre[] = [];
   private readonly transport: Transport;
   private readonly stage = h("main", { class: "parts" });
+  private readonly help = h("p", { class: "help" });
   private moving = false;
   private noting = 0;
 
   constructor(private readonly root: HTMLElement) {
     this.transport = new Transport((step) => this.moved(step));
     const theme = h("button", { type: "button", class: "theme", "aria-label": "light or dark", title: "light or dark", click: () => this.turn() }, "◐");
-    const help = h("p", { class: "help" }, "← → step, shift for ten, space to play, Home and End; hover or tap a slot to see why; click the score to go there.");
-    this.root.replaceChildren(h("div", { class: "bar-top" }, this.transport.element, theme), this.stage, help);
+    this.help.append("← → step, shift for ten, space to play, Home and End; hover or tap a slot to see why; click the score to go there.");
+    this.root.replaceChildren(h("div", { class: "bar-top" }, this.transport.element, theme), this.stage, this.help);
     let [pending, width] = [0, 0];
     new ResizeObserver(() => {
       if (this.stage.clientWidth === width) return; // what is shown changes the height at every step
@@ -52,13 +53,14 @@ class Show {
   }
 
   show(documents: Page[], keep = false): void {
-    const before = this.theatres.map((theatre) => (theatre.checkpoint === theatre.recording.episodes.length - 1 ? null : theatre.checkpoint));
+    // Who looks at the newest agent goes on doing so; of an earlier one, the place among the others may be another now.
+    const before = this.theatres.map((theatre) => (theatre.checkpoint === theatre.recording.episodes.length - 1 ? null : theatre.recording.episodes[theatre.checkpoint].trained));
     this.parts = documents.map((found) => this.part(found));
     this.theatres = this.parts.filter((part) => part instanceof Theatre);
-    if (keep) this.theatres.forEach((theatre, k) => (theatre.checkpoint = before[k] ?? theatre.checkpoint));
+    if (keep) this.theatres.forEach((theatre, k) => (theatre.checkpoint = theatre.trainedFor(before[k]) ?? theatre.checkpoint));
     this.stage.replaceChildren(...this.parts.map((part) => part.element));
     this.stage.classList.toggle("several", this.parts.length > 1);
-    this.transport.element.hidden = !this.theatres.length;
+    this.transport.element.hidden = this.help.hidden = !this.theatres.length;
     document.title = documents.map((found) => found.title).join(", ");
     const place = address.read(location.hash);
     if (!keep && place.checkpoint !== null) this.theatres.forEach((theatre) => (theatre.checkpoint = Math.min(place.checkpoint!, theatre.recording.episodes.length - 1)));

@@ -9,7 +9,7 @@ import type { Pictures } from "./picture";
 import type { Words } from "./words";
 
 const NARROWEST = 9; // CSS pixels of a step; below, a window of the episode is shown and an overview of all of it
-const ARCS = 56;
+const WIDE = 2200; // CSS pixels of a window from which on everything is larger, as in style.css
 
 interface Row {
   kind: "seen" | "slot" | "hidden" | "done" | "reward" | "delta" | "frames" | "unused";
@@ -39,6 +39,9 @@ export class Score {
   private step = 0;
   private width = 0;
   private gutter = 90;
+  /** How much larger than on a usual screen everything is, and the room for arcs. */
+  private scale = 1;
+  private arcs = 56;
   hovered: number | null = null;
 
   constructor(
@@ -71,11 +74,14 @@ export class Score {
   /** The rows there are, and how high each is. */
   layout(): void {
     this.width = Math.max(200, this.element.clientWidth || 800);
-    this.gutter = this.width < 520 ? 64 : 104;
+    this.scale = window.innerWidth >= WIDE ? 1.4 : 1;
+    this.arcs = Math.round(56 * this.scale);
+    this.gutter = this.width < 520 ? 84 : Math.round(104 * this.scale);
     const { episode } = this;
     this.rows = [];
-    let top = episode.memory ? ARCS : 6;
-    const add = (kind: Row["kind"], index: number, height: number, label: string, part = 0) => {
+    let top = episode.memory ? this.arcs : 6;
+    const add = (kind: Row["kind"], index: number, usual: number, label: string, part = 0) => {
+      const height = usual * this.scale;
       this.rows.push({ kind, index, part, top, height, label });
       top += height;
     };
@@ -105,7 +111,7 @@ export class Score {
     if (episode.action) add("done", 0, 18, "does");
     add("reward", 0, 26, "reward");
     if (episode.delta) add("delta", 0, 26, "δ");
-    this.height = top + 18;
+    this.height = top + 18 * this.scale;
     this.repaint();
   }
 
@@ -185,7 +191,7 @@ export class Score {
     const cell = (this.width - this.gutter) / shown;
     const x = (t: number) => this.gutter + (t - first) * cell;
     const gap = cell > 6 ? 1 : 0;
-    context.font = "11px system-ui, sans-serif";
+    context.font = `${Math.round(11 * this.scale)}px system-ui, sans-serif`;
     context.textBaseline = "middle";
     const largestReward = Math.max(1e-9, ...Array.from(episode.reward.length > 4000 ? [1] : episode.reward, Math.abs));
     let largestDelta = 1e-9;
@@ -241,7 +247,7 @@ export class Score {
     context.fillStyle = paint("quiet");
     context.textAlign = "center";
     const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((n) => n * cell >= 34) ?? 1000;
-    for (let t = Math.ceil(first / every) * every; t < first + shown; t += every) context.fillText(String(t), x(t) + cell / 2, this.height - 8);
+    for (let t = Math.ceil(first / every) * every; t < first + shown; t += every) context.fillText(String(t), x(t) + cell / 2, this.height - 8 * this.scale);
   }
 
   /** Stretches of the same stay and shade are one rectangle. */
@@ -309,13 +315,13 @@ export class Score {
     const centre = (t: number) => this.gutter + (t - first + 0.5) * cell;
     context.strokeStyle = paint("now");
     context.lineWidth = 2;
-    const top = episode.memory ? ARCS - 2 : 2;
-    context.strokeRect(centre(step) - cell / 2, top, Math.max(cell - 1, 3), this.height - top - 17);
+    const top = episode.memory ? this.arcs - 2 : 2;
+    context.strokeRect(centre(step) - cell / 2, top, Math.max(cell - 1, 3), this.height - top - 17 * this.scale);
     const memory = episode.memory;
     if (!memory) return;
     context.save();
     context.beginPath();
-    context.rect(this.gutter - 40, 0, this.width, ARCS);
+    context.rect(this.gutter - 40, 0, this.width, this.arcs);
     context.clip();
     for (let slot = 0; slot < memory.slots; slot++) {
       const stay = memory.stayAt(step, slot);
@@ -323,15 +329,15 @@ export class Score {
       const own = memory.recalled[step] === slot;
       if (!stay || (share < 0.01 && !own)) continue;
       const [from, to] = [centre(step), Math.max(centre(stay.seen), this.gutter - 30)];
-      const rise = Math.min(ARCS - 12, 14 + 0.16 * Math.abs(from - to));
+      const rise = Math.min(this.arcs - 12, 14 + 0.16 * Math.abs(from - to));
       context.strokeStyle = paint("recall", own ? 1 : 0.25 + 0.5 * share);
       context.lineWidth = own ? 3 : 1 + 3 * share;
       context.setLineDash(own ? [] : [4, 3]);
       context.beginPath();
-      context.moveTo(from, ARCS - 3);
-      context.bezierCurveTo(from, ARCS - 3 - rise * 1.3, to, ARCS - 3 - rise * 1.3, to, ARCS - 3);
+      context.moveTo(from, this.arcs - 3);
+      context.bezierCurveTo(from, this.arcs - 3 - rise * 1.3, to, this.arcs - 3 - rise * 1.3, to, this.arcs - 3);
       context.stroke();
-      if (own) this.arrow(context, to, ARCS - 2);
+      if (own) this.arrow(context, to, this.arcs - 2);
     }
     context.restore();
     const recalled = memory.recalledStay(step);
@@ -340,7 +346,7 @@ export class Score {
       context.strokeStyle = paint("recall");
       context.lineWidth = 2.5;
       const last = seen[seen.length - 1];
-      context.strokeRect(centre(recalled.seen) - cell / 2 + 1, ARCS - 1, Math.max(cell - 3, 3), last.top + last.height - ARCS + 1);
+      context.strokeRect(centre(recalled.seen) - cell / 2 + 1, this.arcs - 1, Math.max(cell - 3, 3), last.top + last.height - this.arcs + 1);
     }
   }
 

@@ -78,6 +78,13 @@ export class Theatre {
     return found;
   }
 
+  /** Whose agent had been trained for so many steps, or the last before it; null where that is not known. */
+  trainedFor(steps: number | null | undefined): number | null {
+    if (steps === null || steps === undefined) return null;
+    const found = this.recording.episodes.findLastIndex((episode) => (episode.trained ?? Infinity) <= steps);
+    return found < 0 ? null : found;
+  }
+
   get episode(): Episode {
     return this.at(this.checkpoint);
   }

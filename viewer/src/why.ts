@@ -61,7 +61,9 @@ export class Why {
     const order = policy.map((_, k) => k).sort((a, b) => policy[b] - policy[a]).slice(0, 3);
     const text = order.map((k) => `${names[k] ?? k} ${percent(policy[k])}`).join(", ");
     const influence = own ? episode.memory!.influenceAt(t) : 0;
-    const moved = influence > 0.01 ? ` Another slot would have moved the policy by up to ${percent(influence)}.` : "";
+    const others = own && episode.memory!.held(t) > 1;
+    const same = others ? " With any other slot it would have done the same: here it goes by more than what it recalls." : "";
+    const moved = influence > 0.01 ? ` Another slot would have moved the policy by up to ${percent(influence)}.` : same;
     this.otherwise.replaceChildren(h("b", {}, own ? "With it: " : "Had it been recalled: "), `${text}.${moved}`);
   }
 }

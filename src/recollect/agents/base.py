@@ -2,9 +2,8 @@
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +33,14 @@ class TimeStep(Protocol):
     def truncated(self) -> Array:
         """Whether the episode was cut short."""
         ...
+
+
+class Turn(NamedTuple):
+    """Where a decision stands between two others: with it, an agent can tell what its memory makes of the step."""
+
+    before: Any  # the state before the observation came that was decided at
+    key_begin: Array  # the key that ``begin`` decided with
+    key_watch: Array  # the key that ``watch`` or ``learn`` will be given
 
 
 class Agent(abc.ABC):
@@ -77,29 +84,32 @@ class Agent(abc.ABC):
         del state
         return jnp.full(observations.shape[0], jnp.nan)
 
+    def query_entropy(self, state: Any) -> Array:
+        """[]: −Σ Q log Q of the query that the decision under way was made with, in nats.
+
+        NaN where there was nothing to recall, and for an agent that has no such thing.
+        """
+        del state
+        return jnp.full((), jnp.nan)
+
     def step(self, state: Any, timestep: TimeStep, key: Array) -> tuple[Any, Array]:
         """One time step: learn from it, then act at its observation."""
         key_learn, key_begin = jax.random.split(key)
         return self.begin(self.learn(state, timestep, key_learn), timestep.observation, key_begin)
 
-    def explain(self, state: Any, timestep: TimeStep) -> dict[str, Any]:
+    def explain(self, state: Any, timestep: TimeStep, turn: Turn | None = None) -> dict[str, Any]:
         """What the agent held and thought when it chose the action that ``timestep`` came of, for looking at.
 
         The keys are those of ``recollect.agents.explanation.Explanation``; an agent tells what it has, here nothing.
-        Pure, so that it can be compiled; ``state`` is the one that ``begin`` or ``step`` returned.
+        Pure, so that it can be compiled; ``state`` is the one that ``begin`` or ``step`` returned. With ``turn``, a
+        memory of slots also tells where this step's observation goes: its own draw, made with the keys it draws with.
         """
-        del state, timestep
+        del state, timestep, turn
         return {}
 
     def replace(self, **changes: Any) -> Any:
         """The same agent with some hyperparameters changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def first_parameters(agent: Any, key: Array, observation_size: int, num_actions: int) -> Any:
-    """The parameters that ``agent.init`` draws, by one program for all agents that differ in numbers alone."""
-    return agent.init(key, observation_size, num_actions).params
 
 
 def traced(**metadata: str) -> Any:

@@ -59,6 +59,13 @@ class EpisodeMemory:
             stored, item, self.given_weight(stored, states, state, item.observation, log_weight), key
         )
 
+    def placed(
+        self, stored: kernel.State, states: Array, state: Array, item: Stored, log_weight: Array, key: Array
+    ) -> Array:
+        """The slot that ``write`` puts the state in, the number of slots where it is not kept."""
+        given = self.given_weight(stored, states, state, item.observation, log_weight)
+        return LAWS[self.law].place(stored, item, given, key)[1]
+
     def chance(self, stored: kernel.State, states: Array, state: Array, observation: Array, log_weight: Array) -> Array:
         """That ``write`` would store the state."""
         given = self.given_weight(stored, states, state, observation, log_weight)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -10,12 +9,12 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from recollect.agents import explanation, memory, td
+from recollect.agents import base, explanation, memory, td
 from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
 from recollect.agents.convolution import Convolution
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.encoders import ENCODERS, Encoder, encode, forget, init_encoder
-from recollect.agents.networks import ACTIVATIONS, INITIALIZERS, Layer, Network, affine, apply_network, init_network
+from recollect.agents.networks import ACTIVATIONS, INITIALIZERS, Network, affine, apply_network, init_network, scaled
 from recollect.reservoir import kernel
 
 NETWORKS = ("value", "policy", "query", "write")
@@ -95,11 +94,6 @@ class State(NamedTuple):
     reward_rate: Array  # r̄, 0 unless the objective is "average"
     encoder: Encoder | None
     squares: Any = ()  # RMSProp's mean squares of every parameter's direction
-
-
-def scaled(layers: Iterable[Layer], gain: Any) -> Network:
-    """The layers with their weights, not their biases, times a factor."""
-    return tuple(layer._replace(weight=layer.weight * gain) for layer in layers)
 
 
 @register
@@ -326,6 +320,11 @@ class EpisodicActorCritic(Agent):
         """
         return memory.query_probabilities(self._query_logits(params, s, stored))
 
+    def query_entropy(self, state: State) -> Array:
+        """Of the query at the decision under way; NaN where there was nothing to recall."""
+        s = self.see(state.params, state.decision.observation)
+        return memory.measured_entropy(self._query_logits(state.params, s, state.memory))
+
     # -- the loop's three functions
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
@@ -369,14 +368,13 @@ class EpisodicActorCritic(Agent):
         # A state that is not finite gets weight 0: its row, even emptied, would turn later gradients into NaN.
         return jnp.where(jnp.all(jnp.isfinite(s)), log_w, -jnp.inf)
 
-    def _write(self, state: State, s: Array, key: Array) -> kernel.State:
-        aged = kernel.age(state.memory, self.forgetting)
-        return memory.LAWS[self.memory].add(aged, s, self._given_weight(state, s), key)
+    def shown(self, state: State, s: Array) -> tuple[kernel.State, Array]:
+        """The memory that S_t is shown to, and the log of the weight it is shown with."""
+        return kernel.age(state.memory, self.forgetting), self._given_weight(state, s)
 
-    def write_chance(self, state: State, s: Array) -> Array:
-        """The chance of S_t to be stored."""
-        aged = kernel.age(state.memory, self.forgetting)
-        return memory.LAWS[self.memory].probabilities(aged, self._given_weight(state, s))[0]
+    def _write(self, state: State, s: Array, key: Array) -> kernel.State:
+        aged, log_weight = self.shown(state, s)
+        return memory.LAWS[self.memory].add(aged, s, log_weight, key)
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
         """Recall a state, choose an action.
@@ -388,7 +386,7 @@ class EpisodicActorCritic(Agent):
         u = jax.random.uniform(key, (1 + self.actions.draws,))
         s = self.see(state.params, observation)
         if self.write == "before":
-            state = state._replace(memory=self._write(state, s, jax.random.fold_in(key, 0)))
+            state = state._replace(memory=self._write(state, s, memory.early_key(key)))
         logits = self._query_logits(state.params, s, state.memory)
         slot, recalled = memory.recall(logits, state.memory.items, u[0])
         if self.empty_read == "current":
@@ -437,9 +435,9 @@ class EpisodicActorCritic(Agent):
         v = self.value(params, self.see(params, state.decision.observation))
         return td.td_error(timestep.reward - state.reward_rate, self._discount(), v_next, v)
 
-    def explain(self, state: State, timestep: TimeStep) -> dict[str, Any]:
+    def explain(self, state: State, timestep: TimeStep, turn: base.Turn | None = None) -> dict[str, Any]:
         """The memory, the query and the decision; see ``recollect.agents.explanation``."""
-        return explanation.of_memory(self, state, timestep)
+        return explanation.of_memory(self, state, timestep, turn)
 
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show S_t to the memory (or empty it at the end of the episode).
@@ -491,7 +489,8 @@ class EpisodicActorCritic(Agent):
             rate = getattr(self, f"{of or name}_rate")
             pairs = zip(getattr(params, name), getattr(direction, name), strict=True)
             return tuple(
-                Layer(moved(p.weight, d.weight, rate), moved(p.bias, d.bias, rate * self.bias_rate)) for p, d in pairs
+                p._replace(weight=moved(p.weight, d.weight, rate), bias=moved(p.bias, d.bias, rate * self.bias_rate))
+                for p, d in pairs
             )
 
         theta = moved(params.temperature, direction.temperature, self.query_rate)

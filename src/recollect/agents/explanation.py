@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import memory
-from recollect.agents.base import TimeStep
-from recollect.reservoir import kernel
+from recollect.agents.base import TimeStep, Turn
+from recollect.agents.episode_memory import Stored
 
 
 class Held(TypedDict, total=False):
@@ -33,6 +33,7 @@ class Held(TypedDict, total=False):
     credit: Array  # [n] what this step adds to the log of each stored state's write weight, per unit of step size
     log_write_weight: Array  # [] of the observation that was seen in this step
     write_chance: Array  # [] of this observation to be stored, as the memory is now
+    stored_in: Array  # [] the slot that this observation is put in, by the law's own draw; −1 where it is not kept
 
 
 class Explanation(TypedDict, total=False):
@@ -48,7 +49,7 @@ class Explanation(TypedDict, total=False):
     memory: Held
 
 
-def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
+def of_memory(agent: Any, state: Any, timestep: TimeStep, turn: Turn | None = None) -> dict[str, Any]:
     """For ``EpisodicActorCritic``.
 
     The credit of stored state i is δ times the quotient w(S_i; θ)/w_i whose gradient the write network follows, bounded
@@ -77,14 +78,11 @@ def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
         "log_write_weight": agent.log_write_weight(params, s),
     }
     if agent.write == "after":
-        held["write_chance"] = agent.write_chance(state, s)
+        held["write_chance"] = memory.LAWS[agent.memory].probabilities(*agent.shown(state, s))[0]
+    if turn is not None:
+        held["stored_in"] = _slot(_placed(agent, state, s, turn), stored.capacity)
     if agent.oracle_bit is None:
         held["credit"] = jnp.where(credited, delta * quotients, 0.0)
-    if isinstance(stored.law, kernel.Ratios):
-        # Chances fixed on arrival, from all that was seen until then: with two slots or more no two arrivals have the
-        # same, even where the states are.
-        given = jnp.where(stored.filled, stored.log_weights, 0.0)[:, None]
-        held["marks"] = jnp.concatenate([stored.law.drop, stored.items, given], axis=1)
     explained = {
         "policy": agent.actions.parameters(agent.policy_logits(params, s, decision.recalled)),
         "value": agent.value(params, s),
@@ -96,7 +94,22 @@ def of_memory(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
     return explained
 
 
-def of_general(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
+def _placed(agent: Any, state: Any, s: Array, turn: Turn) -> Array:
+    """Where ``EpisodicActorCritic`` puts the state it decides in: before reading, or after it has learned."""
+    if agent.write == "before":
+        shown_to, key = turn.before, memory.early_key(turn.key_begin)
+    else:
+        shown_to, key = state, turn.key_watch
+    stored, log_weight = agent.shown(shown_to, s)
+    return memory.LAWS[agent.memory].place(stored, s, log_weight, key)[1]
+
+
+def _slot(placed: Array, slots: int) -> Array:
+    """The laws say "not kept" by the number of slots, the explanation by −1."""
+    return jnp.where(placed < slots, placed, -1)
+
+
+def of_general(agent: Any, state: Any, timestep: TimeStep, turn: Turn | None = None) -> dict[str, Any]:
     """For ``GeneralActorCritic``: its value and δ are the means over its horizons, in units of their returns."""
     params, stored, decision = state.params, state.memory, state.decision
     actor, inputs = params.actor, decision.inputs
@@ -129,6 +142,10 @@ def of_general(agent: Any, state: Any, timestep: TimeStep) -> dict[str, Any]:
         "write_chance": agent.memory.chance(stored, states, seen, decision.observation, log_weight),
         "credit": jnp.where(recalled, delta * quotients, 0.0),
     }
+    if turn is not None:
+        item = Stored(decision.observation, state.time)
+        placed = agent.memory.placed(stored, states, seen, item, log_weight, turn.key_watch)
+        held["stored_in"] = _slot(placed, stored.capacity)
     return {
         "policy": agent.actions.parameters(agent.policy_outputs(actor, inputs, features, decision.recalled)),
         "value": jnp.mean(values),

@@ -15,7 +15,7 @@ import optax
 from jax import Array
 
 from recollect.agents import explanation, td
-from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_number, traced
+from recollect.agents.base import Agent, TimeStep, Turn, check_choice, check_count, check_number, traced
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
 
@@ -105,8 +105,9 @@ class GatedActorCritic(Agent):
     def hidden(self, state: Any) -> Array:
         """The hidden state h_t that the last action was chosen by."""
 
-    def explain(self, state: Any, timestep: TimeStep) -> dict[str, Any]:
+    def explain(self, state: Any, timestep: TimeStep, turn: Turn | None = None) -> dict[str, Any]:
         """The hidden state and the decision; see ``recollect.agents.explanation``."""
+        del turn  # there are no slots
         return explanation.of_hidden_state(self, state, timestep)
 
     def _directions(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import explanation, memory, scaling, td, trace_units
-from recollect.agents.base import Agent, TimeStep, check_number, register, traced
+from recollect.agents.base import Agent, TimeStep, Turn, check_number, register, traced
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
 from recollect.agents.networks import NormedNetwork
@@ -251,6 +251,14 @@ class GeneralActorCritic(Agent):
         )
         return states, self.memory.keys(state.memory, states, state.time)
 
+    def query_entropy(self, state: State) -> Array:
+        """Of the query at the decision under way; NaN where there was nothing to recall."""
+        actor, (_, keys) = state.params.actor, self.stored(state)
+        features = self.units.outputs(actor.units, state.units.actor)
+        return memory.measured_entropy(
+            self.query_logits(actor, state.decision.inputs, features, keys, state.memory.filled)
+        )
+
     def learn(self, state: State, timestep: TimeStep, key: Array, active: Array | bool = True) -> State:
         """One update from one time step, then show the state to the memory (or empty it at the end of the episode)."""
         return self.update(state, timestep, key, active)[0]
@@ -260,7 +268,7 @@ class GeneralActorCritic(Agent):
 
         Paper: section 3, the TD error δ_t and the losses; Eq. (6), Eq. (10)
         """
-        params, decision, stored = state.params, state.decision, state.memory
+        params, decision = state.params, state.decision
         discounts = jnp.stack([jnp.asarray(d, jnp.float32) for d in self.discounts])
         states, keys = self.stored(state)
         returns = discounts * state.returns + timestep.reward
@@ -269,35 +277,7 @@ class GeneralActorCritic(Agent):
             scaling.observe(state.scales.returns, returns),
         )
 
-        def value_scores(critic):
-            return self.values(critic, decision.inputs, state.units.critic)
-
-        def choice_scores(actor):
-            features = self.units.outputs(actor.units, state.units.actor)
-            outputs = self.policy_outputs(actor, decision.inputs, features, decision.recalled)
-            logits = self.query_logits(actor, decision.inputs, features, keys, stored.filled)
-            score = self.actions.log_probability(outputs, decision.action)
-            score += memory.log_query_probability(logits, decision.slot)
-            return score, self.actions.entropy(outputs) + memory.query_entropy(logits)
-
-        def write_score(write):
-            log_w, recalled = self.log_write_weight(write, states[decision.slot]), stored.filled[decision.slot]
-            # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
-            quotient = memory.credit(
-                log_w, jnp.where(recalled, stored.log_weights[decision.slot], log_w), self.credit_cap
-            )
-            return jnp.where(recalled, quotient, 0.0)
-
-        v, pull_values = jax.vjp(value_scores, params.critic)
-        choice, pull_choice = jax.vjp(choice_scores, params.actor)
-        one, none = jnp.ones_like(choice[0]), jnp.zeros_like(choice[0])
-        gradient = Parameters(
-            jax.vmap(pull_values)(jnp.eye(len(self.discounts)))[0],
-            pull_choice((one, none))[0],
-            jax.grad(write_score)(params.write),
-        )
-        (entropy_gradient,) = pull_choice((none, one))
-
+        v, gradient, entropy_gradient = self._gradients(state, states, keys)
         errors = self.td_errors(state, timestep, v, scales)
         error = jnp.mean(errors)
         traces = self._lengthened(state.traces, gradient, discounts)
@@ -328,6 +308,39 @@ class GeneralActorCritic(Agent):
         )
         return self._after(moved, state, over, states, key), finite
 
+    def _gradients(self, state: State, states: Array, keys: Array) -> tuple[Array, Parameters, Any]:
+        """V_k of the decision's state, the gradients of all scores, and that of the entropy by the actor."""
+        params, decision, stored = state.params, state.decision, state.memory
+
+        def value_scores(critic):
+            return self.values(critic, decision.inputs, state.units.critic)
+
+        def choice_scores(actor):
+            features = self.units.outputs(actor.units, state.units.actor)
+            outputs = self.policy_outputs(actor, decision.inputs, features, decision.recalled)
+            logits = self.query_logits(actor, decision.inputs, features, keys, stored.filled)
+            score = self.actions.log_probability(outputs, decision.action)
+            score += memory.log_query_probability(logits, decision.slot)
+            return score, self.actions.entropy(outputs) + memory.query_entropy(logits)
+
+        def write_score(write):
+            log_w, recalled = self.log_write_weight(write, states[decision.slot]), stored.filled[decision.slot]
+            # An empty slot's −inf must not meet the quotient, whose gradient would be NaN even where it is not used.
+            quotient = memory.credit(
+                log_w, jnp.where(recalled, stored.log_weights[decision.slot], log_w), self.credit_cap
+            )
+            return jnp.where(recalled, quotient, 0.0)
+
+        v, pull_values = jax.vjp(value_scores, params.critic)
+        choice, pull_choice = jax.vjp(choice_scores, params.actor)
+        one, none = jnp.ones_like(choice[0]), jnp.zeros_like(choice[0])
+        gradient = Parameters(
+            jax.vmap(pull_values)(jnp.eye(len(self.discounts)))[0],
+            pull_choice((one, none))[0],
+            jax.grad(write_score)(params.write),
+        )
+        return v, gradient, pull_choice((none, one))[0]
+
     def td_errors(self, state: State, timestep: TimeStep, v: Array, scales: Scales) -> Array:
         """[horizons]: δ_k of the step that ``timestep`` came of, with ``v`` the V_k before it."""
         discounts = jnp.stack([jnp.asarray(d, jnp.float32) for d in self.discounts])
@@ -338,9 +351,9 @@ class GeneralActorCritic(Agent):
         """What the elements of a key are called, those of the observation having the names ``observed``."""
         return [*observed, *(f"about {age} steps ago" if age > 1 else "1 step ago" for age in AGES)]
 
-    def explain(self, state: State, timestep: TimeStep) -> dict[str, Any]:
+    def explain(self, state: State, timestep: TimeStep, turn: Turn | None = None) -> dict[str, Any]:
         """The memory, the query, the trace units and the decision; see ``recollect.agents.explanation``."""
-        return explanation.of_general(self, state, timestep)
+        return explanation.of_general(self, state, timestep, turn)
 
     def _next_values(self, state: State, timestep: TimeStep) -> Array:
         """V_k of the state that came, as the critic will see it if the episode continues."""

@@ -22,6 +22,11 @@ def check_size(memory_size: int, law: str) -> None:
         raise ValueError(f"memory_size={memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST:,}")
 
 
+def early_key(key: Array) -> Array:
+    """The key of a write that comes before reading, from the one that the decision is drawn with."""
+    return jax.random.fold_in(key, 0)
+
+
 def query_logits(q: Array, items: Array, filled: Array, tau: Array) -> Array:
     """⟨q(S_t), S_i⟩/τ for each stored state; −inf for empty slots.
 
@@ -48,6 +53,11 @@ def query_entropy(logits: Array) -> Array:
     safe = jnp.where(jnp.any(stored), jnp.where(stored, logits, -1e30), 0.0)  # −inf would make gradients NaN
     log_q = jax.nn.log_softmax(safe)
     return jnp.where(jnp.any(stored), -jnp.sum(jnp.where(stored, jnp.exp(log_q) * log_q, 0.0)), 0.0)
+
+
+def measured_entropy(logits: Array) -> Array:
+    """``query_entropy`` for looking at: NaN while the memory is empty."""
+    return jnp.where(jnp.any(logits > -jnp.inf), query_entropy(logits), jnp.nan)
 
 
 def query_probabilities(logits: Array) -> Array:

@@ -3,8 +3,8 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +49,11 @@ def init_network(key: Array, sizes: Sequence[int], initializer: str) -> Network:
     """Layers from ``sizes[0]`` inputs to ``sizes[-1]`` outputs."""
     keys = jax.random.split(key, len(sizes) - 1)
     return tuple(INITIALIZERS[initializer](k, out, into) for k, into, out in zip(keys, sizes, sizes[1:], strict=False))
+
+
+def scaled(layers: Iterable[Layer], gain: Any) -> Network:
+    """The layers with their weights, not their biases, times a factor."""
+    return tuple(layer._replace(weight=layer.weight * gain) for layer in layers)
 
 
 def apply_network(network: Network, x: Array, activation: str) -> Array:

@@ -11,6 +11,9 @@ from recollect.agents.base import TimeStep, check_count, register
 from recollect.agents.gated import Decision, GatedActorCritic, Parameters
 from recollect.agents.networks import GRU, Layer, apply_gru
 
+MOST_ROWS = 8
+"""Steps that one product of the gradients takes in, at most."""
+
 
 class Past(NamedTuple):
     """The observations of the episode that gradients reach back through."""
@@ -131,33 +134,34 @@ def _(axis_size, in_batched, lengths):
 
 
 def unroll(gru: GRU, past: Past) -> Unrolled:
-    """Run the GRU over the episode so far."""
-    inputs = past.observations.shape[1]
+    """Run the GRU over the episode so far; places past its newest observation are 0."""
+    window, inputs = past.observations.shape
     kernel = jnp.concatenate([layer.weight for layer in gru])
     bias = jnp.concatenate([layer.bias for layer in gru])
-    from_inputs = past.observations @ kernel[:, :inputs].T + bias
-    recurrent = kernel[:, inputs:]
+    from_input, recurrent = kernel[:, :inputs], kernel[:, inputs:]
     units = recurrent.shape[1]
 
     def step(k, carry):
         h, gates, earlier = carry
-        zr = jax.nn.sigmoid(from_inputs[k, : 2 * units] + recurrent[: 2 * units] @ h)
+        a = from_input @ past.observations[k] + bias
+        zr = jax.nn.sigmoid(a[: 2 * units] + recurrent[: 2 * units] @ h)
         z, r = zr[:units], zr[units:]
-        h_tilde = jnp.tanh(from_inputs[k, 2 * units :] + recurrent[2 * units :] @ (r * h))
-        gates = gates.at[k].set(jnp.concatenate([zr, h_tilde]))
-        earlier = earlier.at[k].set(h)
-        return jnp.where(k < past.length, (1 - z) * h + z * h_tilde, h), gates, earlier
+        h_tilde = jnp.tanh(a[2 * units :] + recurrent[2 * units :] @ (r * h))
+        own = k < past.length
+        gates = gates.at[k].set(jnp.where(own, jnp.concatenate([zr, h_tilde]), 0.0))
+        earlier = earlier.at[k].set(jnp.where(own, h, 0.0))
+        return jnp.where(own, (1 - z) * h + z * h_tilde, h), gates, earlier
 
-    empty = jnp.zeros((past.observations.shape[0], 3 * units)), jnp.zeros((past.observations.shape[0], units))
+    empty = jnp.zeros((window, 3 * units)), jnp.zeros((window, units))
     return Unrolled(*jax.lax.fori_loop(0, _longest(past.length), step, (past.before, *empty)))
 
 
 def backpropagate(gru: GRU, past: Past, unrolled: Unrolled, d_h: Array) -> GRU:
     """Backpropagation through time: the gradient by the GRU's parameters, given that by h_t.
 
-    The loop carries only the gradient by the hidden state and notes that by each gate's input; the parameters'
-    gradients are then three products over the whole stretch. Both loops run over the steps there are, not over the
-    window, which differentiating a loop in reverse could not do; a test holds the two equal.
+    The first loop carries only the gradient by the hidden state and notes that by each gate's input; the parameters'
+    gradients are then products over the whole stretch, a few steps of it at a time. All loops run over the steps there
+    are, not over the window, which differentiating a loop in reverse could not do; a test holds the two equal.
     """
     inputs = past.observations.shape[1]
     recurrent = jnp.concatenate([layer.weight[:, inputs:] for layer in gru])
@@ -178,12 +182,24 @@ def backpropagate(gru: GRU, past: Past, unrolled: Unrolled, d_h: Array) -> GRU:
         return d_h, d_gates.at[at].set(jnp.concatenate([d_zr, d_candidate]))
 
     _, d_gates = jax.lax.fori_loop(0, longest, step, (d_h, jnp.zeros_like(unrolled.gates)))
-    # Places past the newest observation hold leftovers; the gradients by their gates are 0.
-    d_zr, d_candidate = d_gates[:, : 2 * units], d_gates[:, 2 * units :]
-    from_inputs = d_gates.T @ past.observations
-    from_hidden = jnp.concatenate(
-        [d_zr.T @ unrolled.earlier, d_candidate.T @ (unrolled.gates[:, units : 2 * units] * unrolled.earlier)]
-    )
-    weights = jnp.split(jnp.concatenate([from_inputs, from_hidden], axis=1), 3)
-    biases = jnp.split(jnp.sum(d_gates, axis=0), 3)
-    return GRU(*(Layer(w, b) for w, b in zip(weights, biases, strict=True)))
+    by_input, by_hidden, by_bias = _products(past, unrolled, d_gates, longest)
+    weights = jnp.split(jnp.concatenate([by_input, by_hidden], axis=1), 3)
+    return GRU(*(Layer(w, b) for w, b in zip(weights, jnp.split(by_bias, 3), strict=True)))
+
+
+def _products(past: Past, unrolled: Unrolled, d_gates: Array, longest: Array) -> tuple[Array, Array, Array]:
+    """Gradients by the gates' weights (of the input, of the hidden state) and biases, given those by their inputs."""
+    window, inputs = past.observations.shape
+    units = unrolled.earlier.shape[1]
+    rows = next(n for n in range(MOST_ROWS, 0, -1) if window % n == 0)
+
+    def add(k, total):
+        part = lambda x: jax.lax.dynamic_slice_in_dim(x, k * rows, rows)  # noqa: E731
+        d, h, r = part(d_gates), part(unrolled.earlier), part(unrolled.gates)[:, units : 2 * units]
+        d_zr, d_candidate = d[:, : 2 * units], d[:, 2 * units :]
+        by_hidden = jnp.concatenate([d_zr.T @ h, d_candidate.T @ (r * h)])
+        found = d.T @ part(past.observations), by_hidden, jnp.sum(d, axis=0)
+        return jax.tree.map(jnp.add, total, found)
+
+    nothing = jnp.zeros((3 * units, inputs)), jnp.zeros((3 * units, units)), jnp.zeros(3 * units)
+    return jax.lax.fori_loop(0, (longest + rows - 1) // rows, add, nothing)

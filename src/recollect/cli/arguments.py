@@ -74,6 +74,13 @@ def add_on(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_gpus(command: argparse.ArgumentParser) -> None:
+    """Shares of accelerators."""
+    command.add_argument(
+        "--gpus", type=multiple, metavar="SHARE", help="with --on ray: GPUs that each unit asks for, such as 0.25"
+    )
+
+
 def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     """Comma-separated names among those that are known, or ``all``."""
 
@@ -86,15 +93,18 @@ def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> C
     return parse
 
 
+def add_set(command: argparse.ArgumentParser, what: str, option: str = "--set") -> None:
+    """An option that is given as NAME=VALUE, as often as there are values to change."""
+    command.add_argument(option, type=setting, action="append", default=[], metavar="NAME=VALUE", help=what)
+
+
 def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "units") -> None:
     """The options of commands that write a report piece by piece: who does the pieces, and to go on with it."""
     command.add_argument(
         "--jobs", type=count, default=jobs, help=f"{what} that run at once, in processes (default: {jobs})"
     )
     add_on(command)
-    command.add_argument(
-        "--gpus", type=multiple, metavar="SHARE", help="with --on ray: GPUs that each unit asks for, such as 0.25"
-    )
+    add_gpus(command)
     command.add_argument(
         "--resume", action="store_true", help="continue the report of --out: do only what is missing or failed"
     )

@@ -63,9 +63,9 @@ def _train(args: argparse.Namespace) -> None:
 
     report = measured(args)
     if args.picture is not None:
-        from recollect.studies import plots
+        from recollect.studies import lab_plots
 
-        plots.draw_speed(report["by_runs"], args.picture)
+        lab_plots.draw_speed(report["by_runs"], args.picture)
     if args.json:
         print(json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1))
         return
@@ -86,7 +86,9 @@ def add_pair(command: argparse.ArgumentParser, env: str) -> None:
     """The options that name an agent and an environment in JAX."""
     one = "PACKAGE:ID as `recollect envs` lists it, MODULE:CLASS for one's own, "
     command.add_argument("--env", metavar="NAME", help=f"{one}recollect/TMaze-v0 (default: {env})")
-    command.add_argument("--env-set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="its options")
+    command.add_argument(
+        "--env-set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="its options"
+    )
     command.add_argument(
         "--agent", choices=LEARNERS, help="default: general; without any of these four the paper's pair is measured"
     )
@@ -114,7 +116,8 @@ def register(commands: Commands) -> None:
     loop.set_defaults(run=_host)
     loop = subjects.add_parser("train", help="steps per second of the whole online loop, in environments in JAX")
     add_pair(loop, PAPERS)
-    loop.add_argument("--engines", default="auto,jax", help="comma-separated: auto, cuda, cpu, jax (default: auto,jax)")
+    known = "auto, cuda, compiled-gpu, cpu, jax"
+    loop.add_argument("--engines", default="auto,jax", help=f"comma-separated: {known} (default: auto,jax)")
     loop.add_argument("--runs", type=counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
     parts = ("growth", "figure5")

@@ -4,7 +4,7 @@ import argparse
 import math
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, count, multiple, names, seed, setting
+from recollect.cli.arguments import Commands, add_resume, add_set, count, multiple, names, seed
 from recollect.cli.reports import check_out, print_table, run_units, write_report
 from recollect.cores import cores
 from recollect.errors import RecollectError
@@ -15,7 +15,7 @@ SHOWN = 5
 
 def _benchmark(args: argparse.Namespace) -> None:
     from recollect.store.provenance import plain
-    from recollect.studies import benchmark, plots
+    from recollect.studies import benchmark, drawing, plots
     from recollect.studies.tasks import KINDS
 
     tasks, agents = args.tasks or KINDS, args.agents or ("general",)
@@ -29,7 +29,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.set:
         raise RecollectError("--set: options are fixed for a --search; on the board every agent has one setting")
     if args.out is not None:
-        plots.require()  # before the work, not after it
+        drawing.require()  # before the work, not after it
     units = benchmark.units(tasks, agents, seeds, args.scale, progress=True, jobs=args.jobs)
     options = plain(benchmark.options(tasks, agents))
     found, errors = run_units(args, units, settings=options)
@@ -133,14 +133,7 @@ def register(commands: Commands) -> None:
         metavar="FILE",
         help="search adaptively, by Optuna: K trials of each task and agent in all, kept in FILE",
     )
-    suite.add_argument(
-        "--set",
-        type=setting,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the agents that a --search does not draw",
-    )
+    add_set(suite, "an option of the agents that a --search does not draw")
     suite.add_argument(
         "--out", type=Path, help="JSON file for the results; without --search a picture is put beside it"
     )

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from recollect.cli.arguments import Commands, count, multiple, seed, setting
+from recollect.cli.arguments import Commands, add_set, count, multiple, seed
 from recollect.cli.reports import print_table
 from recollect.errors import RecollectError
 
@@ -114,12 +114,8 @@ def register(commands: Commands) -> None:
     learn.add_argument("--agent", choices=LEARNERS, default="general", help="default: general")
     learn.add_argument("--steps", type=count, default=100_000, help="time steps (default: 100,000)")
     learn.add_argument("--seed", type=seed, default=0, help="default: 0")
-    learn.add_argument(
-        "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
-    )
-    learn.add_argument(
-        "--env-set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="and of the environment"
-    )
+    add_set(learn, "change an option of the agent")
+    add_set(learn, "and of the environment", "--env-set")
     learn.add_argument("--copies", type=count, default=1, help="environments played at once (default: 1)")
     learn.add_argument(
         "--learners", choices=("one", "each"), default="one", help="one agent for all copies, or each one"

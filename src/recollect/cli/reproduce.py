@@ -3,17 +3,18 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
-from recollect.cli.arguments import Commands, count, multiple
+from recollect.cli.arguments import Commands, add_gpus, add_on, count, multiple
 from recollect.errors import RecollectError
 
 FIGURES = ("fig3", "fig4", "fig5", "fig6")
 PRESETS = ("paper", "robust")
+GROUP = 16  # seeds of a unit where an executor does them
 
 
 def _reproduce(args: argparse.Namespace) -> None:
     from recollect.studies import reproduce
-    from recollect.training.progress import watching
 
     names = FIGURES if args.figure == "all" else (args.figure,)
     plans = {}
@@ -25,11 +26,46 @@ def _reproduce(args: argparse.Namespace) -> None:
             args.episodes,
             max_steps=args.max_steps,
             with_baseline=not args.no_baseline,
+            group=args.group or (None if _in_threads(args) else GROUP),
         )
         default = (args.out or Path("runs")) / f"{name}-{args.preset}"
         plans[default if args.figure == "all" else args.out or default] = plan
     there = {path for path in plans if args.resume and path.exists()}
     reproduce.check({path: plan for path, plan in plans.items() if path not in there})
+    executor = _executor(args)
+    try:
+        failures = _train_all(args, plans, there, executor)
+    finally:
+        if executor is not None:
+            executor.close()
+    if failures:
+        ((_, only), *more) = failures.items()
+        raise RecollectError(
+            f"{len(failures)} of {len(plans)} failed: {', '.join(map(str, failures))}" if more else only
+        )
+
+
+def _say(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def _in_threads(args: argparse.Namespace) -> bool:
+    return args.on == "local" and args.jobs is None
+
+
+def _executor(args: argparse.Namespace) -> Any:
+    """Who trains: None for threads of this process."""
+    from recollect.studies import executors
+
+    if args.gpus is not None and args.on == "local":
+        raise RecollectError("--gpus: shares of accelerators are given out by Ray, with --on ray")
+    return None if _in_threads(args) else executors.make(args.on, args.jobs or 1, args.gpus or 0.0)
+
+
+def _train_all(args: argparse.Namespace, plans: dict[Path, Any], there: set[Path], executor: Any) -> dict[Path, str]:
+    from recollect.studies import reproduce
+    from recollect.training.progress import watching
+
     failures = {}
     for path, plan in plans.items():
         seeds = " and ".join(f"{len(job.seeds)} seeds of the {job.name} agent" for job in plan.jobs)
@@ -37,20 +73,16 @@ def _reproduce(args: argparse.Namespace) -> None:
         try:
             with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
                 if path in there:
-                    reproduce.resume(path, watch, plan=plan, **resume_options(args))
+                    reproduce.resume(path, watch, plan=plan, executor=executor, say=_say, **resume_options(args))
                 else:
-                    reproduce.train(plan, path, watch, args.checkpoint_every or reproduce.EVERY)
+                    reproduce.train(plan, path, watch, args.checkpoint_every or reproduce.EVERY, executor, _say)
             conclude(path)
         except RecollectError as error:
             # The other figures continue; the folder of this one says what happened.
             failures[path] = str(error)
             if len(plans) > 1:
                 print(f"recollect: {path}: {error}", file=sys.stderr, flush=True)
-    if failures:
-        ((_, only), *more) = failures.items()
-        raise RecollectError(
-            f"{len(failures)} of {len(plans)} failed: {', '.join(map(str, failures))}" if more else only
-        )
+    return failures
 
 
 def conclude(path: Path) -> None:
@@ -133,5 +165,14 @@ def register(commands: Commands) -> None:
     again.add_argument(
         "--resume", action="store_true", help="continue folders that are there; train only what is missing"
     )
+    again.add_argument(
+        "--group",
+        type=count,
+        metavar="SEEDS",
+        help=f"seeds that train side by side as one unit (default: all; {GROUP} with --jobs or --on); same results",
+    )
+    again.add_argument("--jobs", type=count, help="processes that train (default: threads of one process)")
+    add_on(again)
+    add_gpus(again)
     again.set_defaults(run=_reproduce)
     add_resume_options(again)

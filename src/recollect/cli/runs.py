@@ -32,7 +32,7 @@ def _resume_learner(args: argparse.Namespace) -> None:
 def _resume_figure(args: argparse.Namespace) -> None:
     from recollect.store import files
     from recollect.studies import reproduce
-    from recollect.studies.plots import require
+    from recollect.studies.drawing import require
     from recollect.training.progress import watching
 
     require()

@@ -106,15 +106,31 @@ class _Progress:
 
 
 def _sample(args: argparse.Namespace) -> None:
-    from recollect.reservoir import pieces, tables
+    from recollect.reservoir import tables
+    from recollect.store.lock import Lock
 
     tables.pyarrow()
     _check(args)
+    if args.out is None:
+        _draw_and_show(args)
+        return
+    lock = Lock(args.out.parent, name=f"{args.out.name}.lock", break_lock=args.break_lock)
+    try:
+        if args.out.exists():
+            raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+        _draw_and_show(args)
+    finally:
+        lock.release()
+
+
+def _draw_and_show(args: argparse.Namespace) -> None:
+    from recollect.reservoir import pieces, tables
+
     select = tables.Select(
         args.weight or args.inclusion or args.pps, tables.conditions(args.where) if args.where else ()
     )
     options = pieces.Options(select, args.bad, args.columns)
-    sampled = _from_stdin(args, options) if args.files == ["-"] else _from_files(args, options)
+    sampled, kept = (_from_stdin(args, options), None) if args.files == ["-"] else _from_files(args, options)
     table = sampled.table
     left_out = f", {sampled.bad:,} bad rows passed over" if sampled.bad else ""
     print(
@@ -125,6 +141,8 @@ def _sample(args: argparse.Namespace) -> None:
         _print_totals(args, sampled)
     if args.out is not None:
         _write(table, args.out)
+        if kept is not None:
+            kept.remove()
         print(f"written: {args.out}", file=sys.stderr)
     elif args.total is None:
         _write_csv(table, sys.stdout.buffer)
@@ -141,11 +159,10 @@ def _check(args: argparse.Namespace) -> None:
     if args.resume and args.out is None:
         raise RecollectError("--resume: say with --out which sample to go on with")
     if args.out is not None:
-        from recollect.reservoir.tables import format_of
+        from recollect.reservoir.tables import COMPRESSED, format_of
 
-        format_of(str(args.out))
-        if args.out.exists():
-            raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
+        if format_of(str(args.out)) and args.out.suffix.lower() in COMPRESSED:
+            raise RecollectError(f"{args.out}: the sample is written without {args.out.suffix}; Parquet is compressed")
         if not args.out.parent.is_dir():
             raise RecollectError(f"{args.out.parent} is no folder to write {args.out.name} to")
     if args.columns is not None:
@@ -161,14 +178,21 @@ def _paths(args: argparse.Namespace) -> list[str]:
         if not matching:
             raise RecollectError(f"{text}: no such file")
         found += matching
+    places: dict[str, str] = {}
+    for path in found:
+        real = os.path.realpath(path)
+        if real in places:
+            raise RecollectError(f"{path}: named twice, before as {places[real]}; rows would count twice")
+        places[real] = path
     return found
 
 
-def _from_files(args: argparse.Namespace, options: Any) -> Any:
+def _from_files(args: argparse.Namespace, options: Any) -> tuple[Any, _Parts | None]:
     from recollect.reservoir import pieces, tables
 
     paths = _paths(args)
     parts = [piece for path in paths for piece in tables.pieces_of(path, args.format)]
+    _check_columns(args, parts[0])
     counted = all(piece.format == "parquet" for piece in parts)
     rows = sum(sum(tables.group_sizes(tables.Piece(path, "parquet"))) for path in paths) if counted else None
     progress = _Progress(rows)
@@ -191,9 +215,20 @@ def _from_files(args: argparse.Namespace, options: Any) -> Any:
             pool.shutdown(wait=True, cancel_futures=True)
     else:
         found = _on_ray(args, parts, options, n, common)
-    if kept is not None:
-        kept.remove()
-    return found
+    return found, kept
+
+
+def _check_columns(args: argparse.Namespace, piece: Any) -> None:
+    """Refuse what cannot be added up before anything is read, not after."""
+    from recollect.reservoir import tables
+
+    wanted = [name for name in (args.total, args.by) if name is not None]
+    if wanted:
+        schema = tables.schema_of(piece)
+        for name in wanted:
+            if name not in schema.names:
+                raise RecollectError(f"{piece.path}: no column {name!r}; there are {', '.join(schema.names)}")
+        tables.refuse_unless_numbers(schema.field(args.total).type, args.total)
 
 
 def _on_ray(args: argparse.Namespace, parts: list[Any], options: Any, n: int, common: dict[str, Any]) -> Any:
@@ -258,7 +293,7 @@ def _prescribed(args: argparse.Namespace, parts: list[Any], options: Any, progre
     free = np.isfinite(lw)
     weights = np.zeros(len(lw))
     weights[free] = np.exp(lw[free])
-    cache, certain = pieces.Cache(0), {}
+    cache, certain = pieces.Cache(int(args.memory * 2**30)), {}
     for piece, own in chunks.items():
         end = at + sum(map(len, own))
         mine = weights[at:end]
@@ -440,5 +475,8 @@ def register(commands: Commands) -> None:
     )
     sample.add_argument("--format", help="of the files, where their endings do not tell")
     sample.add_argument("--resume", action="store_true", help="go on with an interrupted sample: read what is missing")
+    sample.add_argument(
+        "--break-lock", action="store_true", help="take over a lock that is left from another host or a restart"
+    )
     add_on(sample)
     sample.set_defaults(run=_sample)

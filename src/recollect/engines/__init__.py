@@ -2,9 +2,9 @@
 
 `choice` decides which engine serves an agent, for training and for the `Learner`, and nowhere else is that decided.
 `loop` is the time step of agent and environment in JAX, for every pair. `compile` makes machine code of any such step
-(`compiler`); through it `compiled` trains many runs, and `compiled_host` makes an agent's step one call from Python,
-for Gymnasium, as `host` does through XLA. `recurrent` and `cuda` are hand-written for one pair each. Start at `choice`,
-then `loop`. May import `agents`, `envs` and `store`.
+(`compiler`); through it `compiled` trains many runs, `compiled_gpu` does on an NVIDIA GPU, and `compiled_host` makes an
+agent's step one call from Python, for Gymnasium, as `host` does through XLA. `cuda` is hand-written for one pair, whose
+runs `packing` makes tables of. Start at `choice`, then `loop`. May import `agents`, `envs` and `store`.
 """
 
 from typing import TYPE_CHECKING, Any

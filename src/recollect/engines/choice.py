@@ -1,9 +1,9 @@
 """Which engine serves an agent: decided here, for ``train`` and for the ``Learner``, and nowhere else.
 
-Every agent runs on the engine "jax". "cpu" (the step compiler, for this machine's vector lanes), "compiled-gpu" (the step
-compiler, for an NVIDIA GPU) and "cuda" (a kernel by hand for the paper's agent on its task) are many times faster and
-know some agents only. "auto" takes the fastest that can serve; an engine that is asked for and cannot is refused with the
-reason.
+Every agent runs on the engine "jax". "cpu" (the step compiler, for this machine's vector lanes), "compiled-gpu" (the
+step compiler, for an NVIDIA GPU) and "cuda" (a kernel by hand for the paper's agent on its task) are many times faster
+and know some agents only. "auto" takes the fastest that can serve; an engine that is asked for and cannot is refused
+with the reason.
 """
 
 import functools

@@ -60,12 +60,20 @@ def _programs(tree: Any, env: Environment, rows: int, lanes: int, shared: tuple[
     return tuple(Program(step, lanes, shared) for step in _traced(tree, env, rows))
 
 
+def processor() -> Any:
+    """The processor as a device of JAX, for what XLA does around compiled loops; None if JAX may not use it."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
 def why_not(agent: Agent, env: Environment) -> str | None:
     """Why the pair cannot be compiled, or None."""
     from recollect.engines.compiler import Unsupported
 
-    if jax.default_backend() != "cpu":
-        return f"JAX runs on {jax.default_backend()!r} here: JAX_PLATFORMS=cpu in the environment changes that"
+    if processor() is None:
+        return "JAX may not use the processor: JAX_PLATFORMS in the environment leaves 'cpu' out"
     try:
         _traced(jax.tree.structure(agent), env, LEAST_BINS)
     except Unsupported as error:

@@ -1,8 +1,8 @@
 """The training loop through the step compiler on an NVIDIA GPU: any agent in any JAX environment, a run a thread.
 
-`loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and a run has the bits that
-it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside there as soon as the bin is
-complete, and the host asks for it when somebody wants to see it.
+`loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and from a given state
+on a run has the bits that it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside
+there as soon as the bin is complete, and the host asks for it when somebody wants to see it.
 """
 
 import functools
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from recollect.engines.compiler.grid import GridProgram
     from recollect.engines.compiler.program import Step
 
+STEP: dict[str, Any] = {}
+"""How the step is compiled, as `GridProgram` takes it, beside what the device has of fast memory."""
+
 FEWEST = 1024
 """Runs from which on a GPU is taken without being asked for: a thread is slow, there are only many of them."""
 
@@ -30,9 +33,9 @@ FEWEST = 1024
 class Collected(NamedTuple):
     """What one run's complete bins were at their ends; rows of bins to come are NaN."""
 
-    complete: Array
-    write_weights: Array  # [bins, 2]
-    query_vectors: Array  # [bins, decisions, observation_size]
+    complete: Any
+    write_weights: Any  # [bins, 2]
+    query_vectors: Any  # [bins, decisions, observation_size]
 
 
 def _collect(agent: Any, env: Any, run: loop.Run, kept: Collected, episodes: Array, bin_size: Array) -> Collected:
@@ -90,7 +93,7 @@ def _programs(tree: Any, env: Environment, rows: int, shared: tuple[bool, ...], 
     limits = (True,) * 4
     return [
         GridProgram(device, start, (*shared, False), often=False),
-        GridProgram(device, step, (*shared, *limits)),
+        GridProgram(device, step, (*shared, *limits), **{"near": device.near, **STEP}),
         GridProgram(device, collect, (*shared, *limits), often=False),
     ]
 
@@ -100,8 +103,8 @@ def why_not(agent: Agent, env: Environment, runs: int | None = None, asked: bool
 
     ``asked``: whether it is wanted even for few runs, which it serves slowly.
     """
-    from recollect.engines.compiler import Unsupported, cuda_driver, threads
     from recollect.engines.compiled import LEAST_BINS
+    from recollect.engines.compiler import Unsupported, cuda_driver, threads
 
     if (why := cuda_driver.why_none()) is not None:
         return why
@@ -193,7 +196,8 @@ class Runs:
 
     def _part(self, numbers: Any) -> Any:
         def leaf(k: int) -> Any:
-            found, key = self._grid.leaf(k), self.layout.keys[k]
-            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)  # type: ignore[attr-defined]
+            key: Any = self.layout.keys[k]
+            found = self._grid.leaf(k)
+            return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)
 
         return jax.tree.map(leaf, numbers)

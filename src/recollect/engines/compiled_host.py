@@ -1,8 +1,8 @@
 """`recollect.engines.host.Host` through the step compiler: the same calls, a hundred times less between them.
 
-One copy is one run with vectors along its units; independent copies are lanes of a vector, or, where the agent is large,
-one run after another; copies that share an agent are one program over all of them. The state stays where the compiled
-steps find it; random numbers are the Host's own.
+One copy is one run with vectors along its units; independent copies are lanes of a vector, or, where the agent is
+large, one run after another; copies that share an agent are one program over all of them. The state stays where the
+compiled steps find it; random numbers are the Host's own.
 """
 
 import functools
@@ -40,6 +40,7 @@ class CompiledHost(Host):
         self.watch = functools.partial(self._call, "watch")
         self.forget = self._forget_held
         self.write_weights = self._weights_held
+        self.query_entropies = self._entropies_held
         self._steps = {}
 
     @staticmethod
@@ -64,6 +65,8 @@ class CompiledHost(Host):
             no, yes = jnp.zeros((), bool), jnp.ones((), bool)
             timestep = TimeStep(jnp.zeros(s), jnp.zeros(()), no, yes)
             return live._replace(agent=self.agent.watch(live.agent, timestep, self._keys(live)[0])), ()
+        if name == "query":
+            return live, (self.agent.query_entropy(live.agent),)
         extra = row[2 * s :]
         timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
         idle, (key_learn, key_begin) = extra[IDLE] > 0, self._keys(live)
@@ -112,7 +115,7 @@ class CompiledHost(Host):
         from recollect.engines.compiler.program import Step
 
         if name not in self._steps:
-            length = {"begin": self.size, "forget": 0}.get(name, 2 * self.size + EXTRA)
+            length = {"begin": self.size, "forget": 0, "query": 0}.get(name, 2 * self.size + EXTRA)
             one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.like())
             if self.shared:
                 function, live, row = self._all, self.like(), jax.ShapeDtypeStruct((self.copies, length), jnp.float32)
@@ -184,6 +187,9 @@ class CompiledHost(Host):
 
     def _weights_held(self, held: Held, observations: np.ndarray) -> np.ndarray:
         return self._weigh_all(self.unpack(held).agent, observations)
+
+    def _entropies_held(self, held: Held) -> np.ndarray:
+        return self._output(self._run("query", held, None), 0)
 
     def unpack(self, held: Held) -> Live:
         """The copies as a pytree with a leading axis, copied."""

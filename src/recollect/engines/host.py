@@ -35,6 +35,12 @@ class Live(NamedTuple):
     agent: Any
 
 
+def keys_of(live: Live, time: Array) -> tuple[Array, Array]:
+    """The keys that a copy takes in what came with, and decides with, at its time step ``time``."""
+    key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)
+    return prng.at(key, time, 0), prng.at(key, time, 1)
+
+
 class Host:
     """The compiled calls for one agent at one size.
 
@@ -61,6 +67,7 @@ class Host:
         self.watch: Callable = jax.jit(functools.partial(self._step, learn=False), donate_argnums=0)
         self.forget: Callable = jax.jit(self._forget, donate_argnums=0)
         self.write_weights: Callable = jax.jit(self._write_weights)
+        self.query_entropies: Callable = jax.jit(self._query_entropies)
         self._unpack_all: Callable = jax.jit(jax.vmap(self._unpack))
         self._pack_all: Callable = jax.jit(jax.vmap(self._pack))
 
@@ -86,8 +93,7 @@ class Host:
         return jax.vmap(self._start_one)(seeds, copies)
 
     def _keys(self, live: Live) -> tuple[Array, Array]:
-        key = jax.random.wrap_key_data(live.key, impl=prng.IMPL)
-        return prng.at(key, live.time, 0), prng.at(key, live.time, 1)
+        return keys_of(live, live.time)
 
     def _begin(self, packed: Array, rows: Array) -> tuple[Array, Array]:
         """First actions at the first observations, which are the rows."""
@@ -168,6 +174,10 @@ class Host:
             return self.agent.write_weights(self._unpack(packed).agent, seen)
 
         return jax.vmap(one)(packed, observations)
+
+    def _query_entropies(self, packed: Array) -> Array:
+        """[copy]: of the query at each copy's decision under way; NaN for agents that have no such thing."""
+        return jax.vmap(lambda one: self.agent.query_entropy(self._unpack(one).agent))(packed)
 
     # -- the state as one array of int32, whose bits are those of every leaf
 

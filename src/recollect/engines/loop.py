@@ -173,7 +173,7 @@ def advance(
         from recollect.engines import compiled
 
         return compiled.advance(agents, env, runs, limits, records)
-    packed = packing.pack(env, runs, apart=False)
+    packed = packing.pack(env, runs)
     snapshots, marks = cuda.advance(agents, env, packed, limits, records, RECORD)  # type: ignore[arg-type]
     runs = packing.unpack(env, packed, runs)
     return runs, _read_snapshots(agents, env, snapshots, marks, runs.agent.params)

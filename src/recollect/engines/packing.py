@@ -42,7 +42,6 @@ class Packed(NamedTuple):
     floats: Array  # [F, run]: parameters, traces, log-weights, ratios (high, low, drop), score
     ints: Array  # [I, run]: items, ranks, seen, decision, environment, key, counters
     sums: Array
-    drops: Any = ()  # [run, n²], or in the floats
 
 
 def why_not(agent: Any, env: Any) -> str | None:
@@ -81,22 +80,19 @@ def parameters(snapshot: Array, like: Any) -> Any:
     return like._replace(query=query, write=write, temperature=temperature)
 
 
-@functools.partial(jax.jit, static_argnames=("env", "apart"))
-def pack(env: SecretInformant, run: Any, apart: bool = False) -> Packed:
-    """Runs (with a leading axis) as tables; ``apart``: the n² chances to drop in one of their own."""
+@functools.partial(jax.jit, static_argnames="env")
+def pack(env: SecretInformant, run: Any) -> Packed:
+    """Runs (with a leading axis) as tables."""
     agent, world = run.agent, run.env
     stored, decision = agent.memory, agent.decision
     law = [stored.law.high, stored.law.low, stored.law.drop] if stored.law else []
     count = run.steps.shape[0]
-    drops: Any = ()
-    if apart:
-        drops = law.pop().reshape(count, -1) if law else jnp.zeros((count, 0))
     key = jax.lax.bitcast_convert_type(jax.random.key_data(run.key), jnp.int32)
     floats = [*jax.tree.leaves((agent.params, agent.traces)), stored.log_weights, *law, run.score]
     ints = [_rows(env, stored.items), stored.ranks, stored.seen, _rows(env, decision.observation)]
     ints += [_rows(env, decision.recalled), decision.slot, decision.action, *jax.tree.leaves(world.instance)]
     ints += [world.position, world.correct.astype(jnp.int32), key, run.steps, run.episode, run.length, run.faults]
-    return Packed(_flat(floats, count), _flat(ints, count), run.sums, drops)
+    return Packed(_flat(floats, count), _flat(ints, count), run.sums)
 
 
 @functools.partial(jax.jit, static_argnames="env")
@@ -120,12 +116,7 @@ def unpack(env: SecretInformant, packed: Packed, like: Any) -> Any:
     take = taker(packed.floats)
     params, traces = jax.tree.map(lambda x: take(x.shape), (agent.params, agent.traces))
     log_weights = take(agent.memory.log_weights.shape)
-    law = agent.memory.law
-    if law and not isinstance(packed.drops, tuple):
-        drop = packed.drops.reshape(law.drop.shape)
-        law = law._replace(high=take(law.high.shape), low=take(law.low.shape), drop=drop)
-    else:
-        law = jax.tree.map(lambda x: take(x.shape), law)
+    law = jax.tree.map(lambda x: take(x.shape), agent.memory.law)
     score = take(like.score.shape)
     take = taker(packed.ints)
     runs, n = agent.memory.ranks.shape

@@ -18,6 +18,7 @@ from recollect.envs.base import Environment
 from recollect.envs.making import JAX_PACKAGES, is_foreign
 from recollect.errors import RecollectError
 
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Adapted:
     """An environment of another library with its parameters; equal to another one that was made of the same."""

@@ -48,7 +48,7 @@ class GymnaxEnvironment(Adapted):
 
     @property
     def _arrays(self) -> Any:
-        """The parameters as gymnax's compiled ``step`` has them: numbers of 32 bits, whatever Python calculates with."""
+        """The parameters as gymnax's compiled ``step`` has them: numbers of 32 bits, not Python's of 64."""
         return jax.tree.map(jnp.asarray, self.params)
 
     def reset(self, key: jax.Array) -> tuple[Any, jax.Array]:

@@ -37,9 +37,9 @@ def make(env_id: str, **options: Any) -> gym.Env:
     """An environment by id.
 
     As ``gymnasium.make``, and besides: packages that bring the environment are imported; ``bsuite/NAME/NUMBER`` is a
-    bsuite experiment, ``gymnax:ID`` and ``xminigrid:ID`` are JAX environments of those packages, whose options are
-    those of their parameters or of what makes them; MiniGrid's partial view comes one-hot and without the mission text, with ``things`` only those
-    kinds of things in it; popgym's environments have its ``Antialias`` flag for the first step.
+    bsuite experiment; ``gymnax:ID`` and ``xminigrid:ID`` are JAX environments of those packages, with options of their
+    parameters or of what makes them; MiniGrid's partial view comes one-hot and without the mission text, with
+    ``things`` only those kinds of things in it; popgym's environments have its ``Antialias`` flag for the first step.
     """
     register()
     if env_id.startswith("bsuite/"):

@@ -23,7 +23,7 @@ from recollect.reservoir.random import uniform
 
 NEGLIGIBLE = 1e-40  # of a vector's largest entry; what is cut off is less likely than that
 RUN = 16 * GROUP  # items whose odds are summed, so that one of them is found without a look at the others
-LEFT_OUT = 2.5e-17  # of a group: the first power sum that is not worked out
+LEFT_OUT = 4e-19  # an item: how much of the first power sum that is not worked out may be
 TRIES = 32  # draws of k items with replacement before a part is halved instead
 
 _SHIFT = 46  # bits of a float64 below those that name its bin: sign (0), exponent and six bits of the mantissa
@@ -81,9 +81,12 @@ def odds_factor(bins: np.ndarray, n: int) -> float:
     """Log θ with Σ θw/(1 + θw) near n, from the tally of weights; the law does not depend on how near."""
     there = np.flatnonzero(bins)
     middles = ((there.astype(np.int64) << _SHIFT) + (1 << (_SHIFT - 1))).view(np.float64)
-    lw, numbers = np.log(middles), bins[there]
+    return _odds_factor(np.log(middles), bins[there], n, 1e-9)
+
+
+def _odds_factor(lw: np.ndarray, numbers: np.ndarray | int, n: int, within: float) -> float:
     low, high = -lw.max() - 60.0, -lw.min() + 60.0
-    while high - low > 1e-9 * max(1.0, abs(high)):
+    while high - low > within * max(1.0, abs(high)):
         middle = 0.5 * (low + high)
         expected = float(np.sum(numbers / (1.0 + np.exp(np.minimum(-(lw + middle), 700.0)))))
         low, high = (middle, high) if expected < n else (low, middle)
@@ -158,52 +161,92 @@ def _with_item(mass, u):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _add_together(group, unit, top, sums, block):
+    """Let items that are all small join the block by the sums of their powers, of which the first four are known."""
+    powers, left_out = 4, LEFT_OUT * len(group)
+    # Σ u^5 ≤ top Σ u^4 and Σ u^7 ≤ top³ Σ u^4: what is left out of a block stays below 1e-14.
+    if top * sums[3] > left_out:
+        powers = 6
+        passes._sums_5_and_6(group, unit, sums)
+    if top**3 * sums[3] > left_out:
+        powers = passes.POWERS
+        passes._sums_from_7(group, unit, sums)
+    block[SUM] += sums[0]
+    for m in range(powers):
+        block[POWER_SUMS + m] += sums[m]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_items(group, unit, mass, block):
+    """Let items join the block one by one; the vector, which they may have joined, and what was cut off in front."""
+    first = 0
+    for i in range(len(group)):
+        here = group[i] * unit
+        if here == 0.0:
+            continue
+        if here + block[SUM] > FULL:
+            mass, cut = _with_block(mass, block)
+            first += cut
+        if here <= FULL:
+            passes._add_singly(here, block)
+        else:
+            mass, cut = _with_item(mass, here)
+            first += cut
+    return mass, first
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _count(weights, unit):
     mass, first = np.ones(1), 0
     block = np.zeros(POLYNOMIAL + passes.DEGREE + 1)
     block[POLYNOMIAL] = 1.0
     sums = np.empty(passes.POWERS)
     runs = np.zeros((len(weights) + RUN - 1) // RUN)
-    for start in range(0, len(weights), GROUP):
-        group = weights[start : start + GROUP]
-        _, top = passes._sums_to_4(group, unit, sums)
-        runs[start // RUN] += sums[0]
-        if top <= SMALL and sums[0] <= FULL:
-            if block[SUM] + sums[0] > FULL:
-                mass, cut = _with_block(mass, block)
-                first += cut
-            powers = 4
-            # Σ u^5 ≤ top Σ u^4 and Σ u^7 ≤ top³ Σ u^4: what is left out of a block stays below 1e-14.
-            if top * sums[3] > LEFT_OUT:
-                powers = 6
-                passes._sums_5_and_6(group, unit, sums)
-            if top**3 * sums[3] > LEFT_OUT:
-                powers = passes.POWERS
-                passes._sums_from_7(group, unit, sums)
-            block[SUM] += sums[0]
-            for m in range(powers):
-                block[POWER_SUMS + m] += sums[m]
-            continue
-        for i in range(len(group)):
-            here = group[i] * unit
-            if here == 0.0:
-                continue
-            if here + block[SUM] > FULL:
-                mass, cut = _with_block(mass, block)
-                first += cut
-            if here <= FULL:
-                passes._add_singly(here, block)
+    squares, positive = 0.0, 0
+    for k in range(len(runs)):
+        run = weights[k * RUN : (k + 1) * RUN]
+        low, top = passes._sums_to_4(run, unit, sums)
+        if low > 0.0 and top < math.inf:
+            positive += len(run)
+        elif low >= 0.0 and top < math.inf:
+            for w in run:
+                positive += w > 0.0
+        else:
+            return mass, first, runs, squares, -1
+        runs[k] = sums[0]
+        squares += sums[1]
+        # All of a run together, or its groups, or where even these hold large items each on its own.
+        size = RUN if top * unit <= SMALL and sums[0] <= FULL else GROUP
+        for at in range(0, len(run), size):
+            group = run[at : at + size]
+            if size < RUN:
+                _, top = passes._sums_to_4(group, unit, sums)
+            if top * unit <= SMALL and sums[0] <= FULL:
+                if block[SUM] + sums[0] > FULL:
+                    mass, cut = _with_block(mass, block)
+                    first += cut
+                _add_together(group, unit, top * unit, sums, block)
             else:
-                mass, cut = _with_item(mass, here)
+                mass, cut = _add_items(group, unit, mass, block)
                 first += cut
     mass, cut = _with_block(mass, block)
-    return mass, first + cut, runs
+    return mass, first + cut, runs, squares, positive
 
 
 def count(weights: np.ndarray, log_theta: float) -> Counts:
     """The vector of a part from the weights of its items."""
-    mass, first, sums = _count(*in_range(weights, log_theta))
+    mass, first, sums, _, _ = _count(*in_range(weights, log_theta))
     return Counts(first, mass, sums)
+
+
+def count_checked(weights: np.ndarray, log_theta: float) -> tuple[Counts, float, int]:
+    """The same, with the sum of the squares of the odds, and how many weights are positive: −1 if one is no weight."""
+    scaled, unit = in_range(weights, log_theta)
+    mass, first, sums, squares, positive = _count(scaled, unit)
+    if scaled is not weights:  # what left the type in scaling passed for 0, or for no weight
+        positive, valid = positives(weights)
+        positive = positive if valid == len(weights) else -1
+    return Counts(first, mass, sums), squares, positive
 
 
 def joined(a: Counts, b: Counts) -> Counts:
@@ -254,35 +297,68 @@ class Tree:
         return numbers
 
 
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _sum(weights, unit):
+    total = 0.0
+    for w in weights:
+        total += w * unit
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _place_of(weights, unit, cumulative, x):
+    """Where the odds, summed up from the first, come to exceed x: first among runs, then groups, then items."""
+    run = np.searchsorted(cumulative, x, side="right")
+    x -= cumulative[run - 1] if run else 0.0
+    end = min((run + 1) * RUN, len(weights))
+    for at in range(run * RUN, end, GROUP):
+        group = weights[at : min(at + GROUP, end)]
+        total = _sum(group, unit)
+        if x < total:
+            end = at + len(group)
+            for i in range(len(group)):
+                x -= group[i] * unit
+                if x < 0.0:
+                    return at + i
+            break
+        x -= total
+    # By rounding, what is left may exceed the sum of what is there: it is the last of positive odds then.
+    last = end - 1
+    while last > 0 and weights[last] * unit == 0.0:
+        last -= 1
+    return last
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _added_up(sums):
+    cumulative, total = np.empty(len(sums)), 0.0
+    for run in range(len(sums)):
+        total += sums[run]
+        cumulative[run] = total
+    return cumulative, total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_repeatedly(weights, unit, sums, rng, places):
+    """Fill ``places`` with places drawn independently of each other, each ∝ its weight."""
+    cumulative, total = _added_up(sums)
+    for i in range(len(places)):
+        places[i] = _place_of(weights, unit, cumulative, uniform(rng) * total)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _draw_all_different(weights, unit, sums, k, rng, chosen):
     """Draw k places ∝ their weights until all are different; False where that does not come about.
 
     Given that they are, each set of places has a probability ∝ the product of its weights.
     """
-    cumulative = np.empty(len(sums))
-    total = 0.0
-    for run in range(len(sums)):
-        total += sums[run]
-        cumulative[run] = total
+    cumulative, total = _added_up(sums)
     if not 0.0 < total < math.inf:
         return False
     for _ in range(TRIES):
         different = True
         for i in range(k):
-            x = uniform(rng) * total
-            run = np.searchsorted(cumulative, x, side="right")
-            x -= cumulative[run - 1] if run else 0.0
-            at, last = -1, -1
-            for j in range(run * RUN, min((run + 1) * RUN, len(weights))):
-                u = weights[j] * unit
-                if u > 0.0:
-                    last = j
-                    x -= u
-                    if x < 0.0:
-                        at = j
-                        break
-            chosen[i] = last if at < 0 else at  # by rounding, what is left may exceed the sum of the run
+            chosen[i] = _place_of(weights, unit, cumulative, uniform(rng) * total)
             for j in range(i):
                 different &= chosen[j] != chosen[i]
             if not different:
@@ -305,9 +381,7 @@ def draw(weights: np.ndarray, part: Counts, log_theta: float, k: int, rng: np.nd
     if len(positive) == k:
         return positive
     # Weights too uneven, or k too large, for all to differ: share the k items out among two halves.
-    bins = np.zeros(BINS, np.int64)
-    tally(weights, bins, 1)
-    log_theta = odds_factor(bins, k)
+    log_theta = _odds_factor(np.log(weights[positive]), 1, k, 1e-3)
     middle = len(weights) // 2
     halves = weights[:middle], weights[middle:]
     left, right = (count(half, log_theta) for half in halves)

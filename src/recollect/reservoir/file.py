@@ -16,7 +16,7 @@ import secrets
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from recollect.reservoir.passes import HELD, IS_LOG, SEEN, SHIFT, State
 FORMAT, VERSION, LAW = "recollect reservoir", 2, "product"
 READABLE = (1, VERSION)  # version 1 kept the ratios of each item beyond its rank as well
 DEEPEST = 100  # lists in lists that an item may be: Python reads back only so many, fewer where it is deep in calls
+LONGEST_HEADER = 1 << 17  # bytes of an array's header: its length has two bytes
 LONGEST = 14_000  # bits of a whole number: those of the 4,300 digits that Python reads back, and some fewer
 
 
@@ -86,19 +87,49 @@ def _decode(item: Any, arrays: dict[int, np.ndarray]) -> Any:
     raise ValueError(f"an item is of unknown kind {kind!r}")
 
 
+# -- memory
+
+
+def refuse_without_memory(what: str, capacity: int) -> None:
+    """Raise ``MemoryError`` where the ratios of another reservoir of this capacity do not fit."""
+    need, have = 8 * capacity * (capacity + 1), available()
+    if need > have:
+        raise MemoryError(f"{what} needs {need:,} bytes (8 capacity²), {have:,} are available")
+
+
+def available() -> int:
+    """Bytes of memory that can be had without swapping, as far as the system says."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 # -- writing
 
 
-def _npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
+Member = tuple[bytes, Any]  # a header, and the buffer of what follows it, which may be large and is not copied
+
+
+def _npy(array: np.ndarray) -> Member:
+    header = io.BytesIO()
     try:
-        np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-        sound = _parse_npy(buffer.getvalue()).dtype == array.dtype
+        np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
+        sound = _parse_header(io.BytesIO(header.getvalue()))[2] == array.dtype
     except ValueError:
         sound = False
-    if not sound:
+    if not sound or array.dtype.hasobject or not array.dtype.itemsize:
         raise TypeError(f"arrays of dtype {array.dtype} cannot be saved: the file would not bring them back")
-    return buffer.getvalue()
+    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    flat = np.asarray(array.T if fortran else array, order="C").reshape(-1)
+    return header.getvalue(), flat.view(np.uint8).data if flat.size else b""
+
+
+def _digest(member: Member) -> str:
+    sums = hashlib.sha256(member[0])
+    sums.update(member[1])
+    return sums.hexdigest()
 
 
 Origins = frozenset[tuple[int, ...]]
@@ -112,13 +143,13 @@ def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: l
     fields = {**state._asdict(), "rows": _packed(state), "origins": np.array(sorted(origins), np.uint64)}
     fields["given"] = given[:, :held]
     members = {f"state.{name}.npy": _npy(array) for name, array in fields.items()}
-    members["items.json"] = encoded
+    members["items.json"] = encoded, b""
     members.update({f"array.{k}.npy": _npy(array) for k, array in enumerate(arrays)})
     header = {
         "format": FORMAT,
         "version": VERSION,
         "law": LAW,
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
+        "sha256": {name: _digest(member) for name, member in members.items()},
     }
     path = Path(path)
     if path.is_dir():
@@ -129,8 +160,10 @@ def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: l
         with os.fdopen(handle, "wb") as out:
             with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
                 archive.writestr("header.json", json.dumps(header, indent=1))
-                for name, content in members.items():
-                    archive.writestr(name, content)
+                for name, (head, body) in members.items():
+                    with archive.open(zipfile.ZipInfo(name), "w", force_zip64=len(body) > 2**30) as member:
+                        member.write(head)
+                        member.write(body)
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, path)
@@ -166,33 +199,38 @@ def _unpack(packed: np.ndarray, order: np.ndarray, held: int, is_log: int, rows:
 # -- reading
 
 
-def _parse_npy(content: bytes) -> np.ndarray:
-    stream = io.BytesIO(content)
+def _parse_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(stream)
     if version != (1, 0):
         raise ValueError(f"array format {version} is not used here")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # NumPy's word on odd headers, which no file of ours has: a fault as any other
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        return np.lib.format.read_array_header_1_0(stream)
+
+
+def _parse_npy(content: bytes) -> np.ndarray:
+    stream = io.BytesIO(content[:LONGEST_HEADER])
+    shape, fortran, dtype = _parse_header(stream)
     if dtype.hasobject:
         raise ValueError("an array of objects")
-    body = content[stream.tell() :]
+    body = memoryview(content)[stream.tell() :]
     if math.prod(shape) * dtype.itemsize != len(body):
         raise ValueError("an array's size does not match its shape")
     return np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C").copy()
 
 
-def _members(raw: bytes) -> dict[str, bytes]:
+def _members(file: BinaryIO) -> dict[str, bytes]:
     """The contents of the archive, checked against the header before anything is made of them."""
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+    size = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
         names = [info.filename for info in infos]
         if len(set(names)) != len(names):
             raise ValueError("a member occurs twice")
         for info in infos:
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(raw):
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
                 raise ValueError(f"member {info.filename!r} is compressed or larger than the file")
-        if sum(info.file_size for info in infos) > len(raw):
+        if sum(info.file_size for info in infos) > size:
             raise ValueError("its members are together larger than the file: some of them overlap")
         content = {name: archive.read(name) for name in names}
     header = json.loads(content.pop("header.json"))
@@ -212,8 +250,10 @@ def _members(raw: bytes) -> dict[str, bytes]:
 
 def _falling(ratios_: np.ndarray) -> bool:
     """Whether ratios fall along the last axis, as Newton's inequalities have it, to within rounding."""
-    above, below = ratios_[..., 1:-1], ratios_[..., 2:]
-    return bool(np.all((below <= above) | np.isclose(below, above, rtol=1e-9)))
+    return all(
+        bool(np.all((row[2:] <= row[1:-1]) | np.isclose(row[2:], row[1:-1], rtol=1e-9)))
+        for row in np.atleast_2d(ratios_)  # one at a time: all together may take gigabytes
+    )
 
 
 def _sound(state: State, origins: np.ndarray, given: np.ndarray, items: list[Any]) -> bool:
@@ -235,7 +275,7 @@ def _sound(state: State, origins: np.ndarray, given: np.ndarray, items: list[Any
         and sorted(state.order.tolist()) == list(range(n))
         and bool(np.all((state.index[:held] >= 0) & (state.index[:held] < state.counts[SEEN])))
         and bool(state.rng.any())
-        and not any(np.isnan(a).any() for a in (state.g, state.rows, state.weights, state.block, given))
+        and not any(np.isnan(a).any() for a in (state.g, *state.rows, state.weights, state.block, given))
         and bool(np.all((state.least >= 0) & (state.least <= 1)))
         and (in_logs == 1 or bool(np.all(state.g >= 0) and np.all(state.weights[:held] > 0)))
         and (held == 0 or bool(state.g[held] > (-np.inf if in_logs else 0)))
@@ -248,13 +288,14 @@ def _sound(state: State, origins: np.ndarray, given: np.ndarray, items: list[Any
 def read(path: Any) -> tuple[State, Origins, np.ndarray, list[Any]]:
     """Read and check a file; any fault in it is a ``FileError`` that says which."""
     path = Path(path)
-    raw = path.read_bytes()
     try:
-        content = _members(raw)
-        fields = {k[6:-4]: _parse_npy(v) for k, v in content.items() if k.startswith("state.")}
+        with open(path, "rb") as file:
+            content = _members(file)
+        fields = {k[6:-4]: _parse_npy(content.pop(k)) for k in list(content) if k.startswith("state.")}
         arrays = {int(k[6:-4]): _parse_npy(v) for k, v in content.items() if k.startswith("array.")}
         items = [_decode(item, arrays) for item in json.loads(content["items.json"])]
         n, held = len(fields["order"]), len(items)
+        refuse_without_memory("loading it", n)
         rows, given = np.zeros((n, n + 1)), np.zeros((2, n))
         given[:, :held] = fields.pop("given")
         _unpack(fields.pop("rows"), fields["order"], held, int(fields["counts"][IS_LOG]), rows)
@@ -262,6 +303,8 @@ def read(path: Any) -> tuple[State, Origins, np.ndarray, list[Any]]:
         state = State(rows=rows, **fields)
         if not _sound(state, origins, given, items):
             raise ValueError("its parts do not fit together")
+    except (OSError, MemoryError):
+        raise
     except Exception as fault:  # whatever a damaged file provokes is the file's fault
         reason = str(fault) or type(fault).__name__
         raise FileError(f"{path} is not a sound reservoir file: {reason}") from fault

@@ -86,11 +86,12 @@ class State(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """One law as three functions; `init`, `probabilities` and `add` of this module say what each does."""
+    """One law as four functions; `init`, `probabilities`, `add` and `place` of this module say what each does."""
 
     init: Callable[[int, Any], State]
     probabilities: Callable[[State, ArrayLike], tuple[Array, Array]]
     add: Callable[[State, Any, ArrayLike, Array], State]
+    place: Callable[[State, Any, ArrayLike, Array], tuple[State, Array]]
 
 
 def init(capacity: int, item: Any) -> State:
@@ -154,11 +155,19 @@ def add(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
     Raises:
         ValueError: if `item` differs from the example given to `init`.
     """
+    return place(state, item, log_weight, key)[0]
+
+
+def place(state: State, item: Any, log_weight: ArrayLike, key: Array) -> tuple[State, Array]:
+    """As `add`, and what was decided: the slot that the item was put in, n where it was not kept.
+
+    Who shows a memory's changes needs it: an item that takes the place of its equal leaves no other trace.
+    """
     log_weight = _usable(state, log_weight)
     law = state.law
     state, slot = _place(state, item, log_weight, *probabilities(state, log_weight), key)
     drop = law.drop.at[slot].set(_drop_by_rank(law, log_weight), mode="drop")
-    return state._replace(law=Ratios(*_grow(law, log_weight), drop))
+    return state._replace(law=Ratios(*_grow(law, log_weight), drop)), slot
 
 
 def holds(state: State, item: Any) -> Array:
@@ -246,16 +255,24 @@ def _probabilities_fifo(state: State, log_weight: ArrayLike) -> tuple[Array, Arr
     return accept, ((state.ranks == 1) & jnp.all(state.filled)).astype(usable.dtype)
 
 
+def _place_uniform(state: State, item: Any, log_weight: ArrayLike, key: Array) -> tuple[State, Array]:
+    log_weight = _usable(state, log_weight)
+    return _place(state, item, log_weight, *_probabilities_uniform(state, log_weight), key)
+
+
 @jax.jit
 def _add_uniform(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
+    return _place_uniform(state, item, log_weight, key)[0]
+
+
+def _place_fifo(state: State, item: Any, log_weight: ArrayLike, key: Array) -> tuple[State, Array]:
     log_weight = _usable(state, log_weight)
-    return _place(state, item, log_weight, *_probabilities_uniform(state, log_weight), key)[0]
+    return _place(state, item, log_weight, *_probabilities_fifo(state, log_weight), key)
 
 
 @jax.jit
 def _add_fifo(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
-    log_weight = _usable(state, log_weight)
-    return _place(state, item, log_weight, *_probabilities_fifo(state, log_weight), key)[0]
+    return _place_fifo(state, item, log_weight, key)[0]
 
 
 def _probabilities_none(state: State, log_weight: ArrayLike) -> tuple[Array, Array]:
@@ -266,6 +283,10 @@ def _probabilities_none(state: State, log_weight: ArrayLike) -> tuple[Array, Arr
 def _add_none(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
     del item, log_weight, key
     return state
+
+
+def _place_none(state: State, item: Any, log_weight: ArrayLike, key: Array) -> tuple[State, Array]:
+    return _add_none(state, item, log_weight, key), jnp.asarray(state.capacity, jnp.int32)
 
 
 def _init_plain(capacity: int, item: Any) -> State:
@@ -335,7 +356,7 @@ def _happens(uniforms: Array, probability: Array) -> Array:
     return (drawn < leading) | ((drawn == leading) & (uniforms[-1] < probability * spacing - leading))
 
 
-PRODUCT = Kernel(init, probabilities, add)
-UNIFORM = Kernel(_init_plain, _probabilities_uniform, _add_uniform)
-FIFO = Kernel(_init_plain, _probabilities_fifo, _add_fifo)
-NONE = Kernel(_init_plain, _probabilities_none, _add_none)
+PRODUCT = Kernel(init, probabilities, add, place)
+UNIFORM = Kernel(_init_plain, _probabilities_uniform, _add_uniform, _place_uniform)
+FIFO = Kernel(_init_plain, _probabilities_fifo, _add_fifo, _place_fifo)
+NONE = Kernel(_init_plain, _probabilities_none, _add_none, _place_none)

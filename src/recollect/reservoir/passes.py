@@ -263,8 +263,13 @@ def _stay_after(rank, order, least, stay):
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _sums_to_4(w, unit, sums):
-    """Power sums 1 … 4 of u = w · unit over a group, and the least and largest u; written out so that it vectorises."""
-    p1 = p2 = p3 = p4 = low = top = 0.0
+    """Power sums 1 … 4 of u = w · unit over a group, and the least and largest w; written out so that it vectorises.
+
+    Numbers ≥ 0 order as their bits do, and extremes of integers vectorise where those of numbers do not. With a
+    negative number among them the least is negative; with a NaN the largest, the least or the sums are not numbers.
+    """
+    bits, p1, p2, p3, p4 = w.view(np.int64), 0.0, 0.0, 0.0, 0.0
+    low, top = np.int64(0x7FFFFFFFFFFFFFFF), np.int64(-0x7FFFFFFFFFFFFFFF)
     for i in range(len(w)):
         u = w[i] * unit
         v = u * u
@@ -272,10 +277,13 @@ def _sums_to_4(w, unit, sums):
         p2 += v
         p3 += v * u
         p4 += v * v
-        low = min(low, u)
-        top = max(top, u)
+        low = min(low, bits[i])
+        top = max(top, bits[i])
+    extremes = sums.view(np.int64)
+    extremes[0], extremes[1] = low, top
+    least, largest = sums[0], sums[1]
     sums[0], sums[1], sums[2], sums[3] = p1, p2, p3, p4
-    return low, top
+    return least, largest
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -340,6 +348,7 @@ def pass_linear(w, g, rows, least, weights, index, order, block, counts, rng):
             while i + GROUP <= len(w):
                 group = w[i : i + GROUP]
                 low, top = _sums_to_4(group, unit, sums)
+                top *= unit
                 calm = low >= 0.0 and top <= SMALL and block[SUM] + sums[0] <= FULL  # false where there is a NaN
                 if not calm or block[BUDGET] < sums[0] * spend:
                     break
@@ -426,7 +435,8 @@ def to_logs(state: State) -> None:
     held = int(state.counts[HELD])
     with np.errstate(divide="ignore"):
         state.g[:] = np.log(state.g) + shift
-        state.rows[:held] = np.log(state.rows[:held]) + shift
+        for row in state.rows[:held]:  # one at a time: all together would take as much memory again
+            row[:] = np.log(row) + shift
         state.weights[:held] = np.log(state.weights[:held]) + shift
     state.counts[IS_LOG], state.counts[SHIFT] = 1, 0
 
@@ -436,12 +446,13 @@ def to_linear_if_possible(state: State, shift: int) -> None:
     held = int(state.counts[HELD])
     scale = shift * math.log(2.0)
     limit = (RANGE + 100) * math.log(2.0)
-    for a in (state.g[1:], state.rows[:held, 1:], state.weights[:held]):
+    for a in (state.g[1:], *state.rows[:held, 1:], state.weights[:held]):
         finite = a[a > -np.inf] - scale
         if finite.size and max(abs(finite.min()), abs(finite.max())) > limit:
             return
     state.g[:] = np.exp(state.g - scale)
-    state.rows[:held] = np.exp(state.rows[:held] - scale)
+    for row in state.rows[:held]:
+        row[:] = np.exp(row - scale)
     state.weights[:held] = np.exp(state.weights[:held] - scale)
     state.counts[IS_LOG], state.counts[SHIFT] = 0, shift
     state.block[:] = _fresh_block()

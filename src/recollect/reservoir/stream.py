@@ -350,9 +350,7 @@ class Reservoir:
             )
         self._settle()
         other._settle()
-        need, have = 8 * self.capacity * (self.capacity + 1), _available()
-        if need > have:
-            raise MemoryError(f"merging needs {need:,} bytes for the result (8 capacity²), {have:,} are available")
+        file.refuse_without_memory("merging", self.capacity)
         if seed is None:
             seed = [int(word) for word in np.concatenate([self._state.rng, other._state.rng])]
         merged = Reservoir(self.capacity, seed)
@@ -404,15 +402,6 @@ class Reservoir:
         r._origins, r._state, r._given = origins, state, given
         r._items[: len(items)] = items
         return r
-
-
-def _available() -> int:
-    """Bytes of memory that can be had without swapping, as far as the system says."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _indexable(x: Any) -> bool:

@@ -28,6 +28,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+COMPRESSED = (".gz", ".bz2", ".zst")  # endings of text formats that are unpacked as they are read
 
 
 def pyarrow() -> Any:
@@ -49,6 +50,7 @@ class Piece(NamedTuple):
     format: str
     groups: tuple[int, int] | None = None  # from, to
     first_row: int = 0  # of the piece, counted in its file
+    rows: int | None = None  # of the piece, where the format tells
 
     def __str__(self) -> str:
         return self.path
@@ -73,7 +75,11 @@ def format_of(path: str, given: str | None = None) -> str:
         if given not in known:
             raise RecollectError(f"no format {given!r}; there are {', '.join(known)}")
         return given
-    found = FORMATS.get(Path(path).suffix.lower())
+    name = Path(path.lower())
+    packed = name.suffix in COMPRESSED
+    found = FORMATS.get(Path(name.stem).suffix if packed else name.suffix)
+    if packed and found in ("parquet", "arrow"):
+        raise RecollectError(f"{path}: {found} files have compression of their own; unpack it first")
     if found is None:
         raise RecollectError(f"{path}: the ending tells no format; --format is one of {', '.join(known)}")
     return found
@@ -81,9 +87,9 @@ def format_of(path: str, given: str | None = None) -> str:
 
 def pieces_of(path: str, given: str | None = None, rows: int = PIECE) -> list[Piece]:
     """A file as pieces of about so many rows, where its format can be cut; the same ones every time."""
-    kind = format_of(path, given)
     if not os.path.isfile(path):
         raise RecollectError(f"{path}: {'a folder, name its files' if os.path.isdir(path) else 'no such file'}")
+    kind = format_of(path, given)
     if kind != "parquet":
         return [Piece(path, kind)]
     sizes = group_sizes(Piece(path, kind))
@@ -91,21 +97,15 @@ def pieces_of(path: str, given: str | None = None, rows: int = PIECE) -> list[Pi
     for g, size in enumerate(sizes, 1):
         row += size
         if row - first >= rows or g == len(sizes):
-            found.append(Piece(path, kind, (start, g), first))
+            found.append(Piece(path, kind, (start, g), first, row - first))
             start, first = g, row
-    return found or [Piece(path, kind, (0, 0), 0)]
+    return found or [Piece(path, kind, (0, 0), 0, 0)]
 
 
 def group_sizes(piece: Piece) -> list[int]:
     """How many rows each group of a Parquet file has."""
     with _opened(piece.path) as file:
         return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
-
-
-def rows_of(piece: Piece) -> int:
-    """How many rows a piece of a Parquet file has."""
-    start, end = piece.groups or (0, 0)
-    return sum(group_sizes(piece)[start:end])
 
 
 def holds_only(piece: Piece, weight: str | None, columns: tuple[str, ...] | None) -> bool:
@@ -127,17 +127,26 @@ def _opened(path: str) -> Any:
         raise RecollectError(f"{path}: {_first_line(error)}") from error
 
 
-def columns_of(piece: Piece) -> list[str]:
-    """The names of a file's columns, in order."""
-    for batch in batches(piece, None):
-        return batch.schema.names
+def schema_of(piece: Piece, columns: tuple[str, ...] | None = None) -> Any:
+    """The columns of a file with their types, as far as its first rows tell."""
+    pa = pyarrow()
     if piece.format == "parquet":
         with _opened(piece.path) as file:
-            return file.schema_arrow.names
-    return []
+            found = file.schema_arrow
+        _require(found.names, list(columns or ()), piece.path)
+        return found if columns is None else pa.schema([found.field(name) for name in columns])
+    wanted = None if columns is None else list(columns)
+    for batch in batches(piece, wanted):
+        return batch.schema
+    if piece.format == "arrow":
+        return pa.schema([])
+    with _text_reader(piece, wanted, None, None) as reader:  # which was read without an error just now
+        return reader.schema
 
 
-def batches(piece: Piece, columns: list[str] | None, number: str | None = None, source: Any = None) -> Iterator[Any]:
+def batches(
+    piece: Piece, columns: list[str] | None, number: str | None = None, source: Any = None, rows: int | None = None
+) -> Iterator[Any]:
     """The rows of a piece as record batches.
 
     Args:
@@ -145,23 +154,23 @@ def batches(piece: Piece, columns: list[str] | None, number: str | None = None, 
         columns: these columns, or all.
         number: a column that is read as numbers also where a text format would let it pass for something else.
         source: a stream to read instead of the file.
+        rows: of a batch of Parquet, instead of ``BATCH``.
     """
     pa = pyarrow()
     try:
-        yield from _batches(piece, columns, number, source)
+        yield from _batches(piece, columns, number, source, rows or BATCH)
     except (pa.ArrowException, OSError) as error:
         raise RecollectError(f"{piece.path}: {_first_line(error)}") from error
     except KeyError as error:
         raise RecollectError(f"{piece.path}: no column {error.args[0]!r}") from error
 
 
-def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Iterator[Any]:
-
+def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any, rows: int) -> Iterator[Any]:
     if piece.format == "parquet":
         with _opened(piece.path) as file:
             _require(file.schema_arrow.names, columns, piece.path)
             start, end = piece.groups or (0, file.metadata.num_row_groups)
-            yield from file.iter_batches(BATCH, row_groups=range(start, end), columns=columns, use_threads=False)
+            yield from file.iter_batches(rows, row_groups=range(start, end), columns=columns, use_threads=False)
     elif piece.format == "arrow":
         yield from _arrow_batches(piece.path, columns, source)
     else:
@@ -249,15 +258,23 @@ def weights_of(batch: Any, select: Select) -> np.ndarray:
     return weights
 
 
+def refuse_unless_numbers(kind: Any, name: str) -> None:
+    """Refuse a column of another type, given by pyarrow, than numbers; one of nothing but missing values may pass."""
+    types = pyarrow().types
+    if not any(test(kind) for test in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
+        raise RecollectError(f"column {name!r} holds {kind}, not numbers")
+
+
 def _floats(column: Any, name: str) -> np.ndarray:
     pa = pyarrow()
     import pyarrow.compute as pc
 
     kind = column.type
+    if kind == pa.float64() and not column.null_count:
+        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+    refuse_unless_numbers(kind, name)
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise RecollectError(f"column {name!r} holds {kind}, not numbers")
     if kind != pa.float64():
         column = pc.cast(column, pa.float64(), safe=False)
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))

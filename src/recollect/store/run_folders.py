@@ -154,7 +154,7 @@ class RunFolder:
             self.lock.release()
         self._place.close()
 
-    def append(self, agent: str, lines: list[dict], group: str = "") -> None:
+    def append(self, agent: str, lines: Sequence[dict], group: str = "") -> None:
         """Append completed bins of the agent called ``agent``."""
         if lines:
             content = b"".join(encode({"agent": agent, **line}, "a row of metrics") for line in lines)

@@ -37,10 +37,7 @@ def units(
     study: Path,
 ) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """One piece of work a task and agent, each giving the rows of all its trials."""
-    benchmark.check(tasks, agents, seeds)
-    for agent in agents:
-        if agent not in benchmark.RANGES:
-            raise RecollectError(f"{agent} has nothing to tune; a search takes {', '.join(benchmark.RANGES)}")
+    benchmark.check_search(tasks, agents, seeds)
     _optuna()
     known = seeds, scale, count, fixed, study.absolute()
     return {

@@ -88,6 +88,14 @@ def units(
     return found
 
 
+def check_search(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
+    """Refuse what cannot be searched, before anything runs."""
+    check(tasks, agents, seeds)
+    for agent in agents:
+        if agent not in RANGES:
+            raise RecollectError(f"{agent} has nothing to tune; a search takes {', '.join(RANGES)}")
+
+
 def search_units(
     tasks: Sequence[str],
     agents: Sequence[str],
@@ -101,11 +109,9 @@ def search_units(
 
     ``best``: the settings are those that did best in the report of another search.
     """
-    check(tasks, agents, seeds)
+    check_search(tasks, agents, seeds)
     found = {}
     for task, agent in itertools.product(tasks, agents):
-        if agent not in RANGES:
-            raise RecollectError(f"{agent} has nothing to tune; a search takes {', '.join(RANGES)}")
         named.make(agent, **AGENTS[agent] | fixed)
         if best is not None:
             settings = ranges.best(Path(best), RANGES[agent], count, fixed, task=task, agent=agent)

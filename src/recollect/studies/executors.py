@@ -168,13 +168,15 @@ class OnRay:
         self._ray, self._own, self._folder = ray, not ray.is_initialized(), None
         if self._own:
             self._start(address)
-        resources = ray.cluster_resources()
-        self.workers = max(1, int(resources.get("CPU", 1) / processors))
-        if accelerators:
-            self.workers = min(self.workers, int(resources.get("GPU", 0) / accelerators))
-            if not self.workers:
-                self.close()
-                raise RecollectError(f"each unit asks for {accelerators} GPU, and the Ray cluster has none")
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        self.workers = _places(nodes, processors, accelerators)
+        if not self.workers:
+            self.close()
+            most = {kind: max((node.get(kind, 0.0) for node in nodes), default=0.0) for kind in ("CPU", "GPU")}
+            raise RecollectError(
+                f"each unit asks for {processors:g} CPU and {accelerators:g} GPU of one node; no node of the Ray "
+                f"cluster has more than {most['CPU']:g} CPU and {most['GPU']:g} GPU"
+            )
         # Attempts are counted by the sweep, in its journal, so Ray makes none of its own.
         task = ray.remote(num_cpus=processors, num_gpus=accelerators, max_retries=0)
         self._task = task(_do_on_ray)
@@ -192,7 +194,13 @@ class OnRay:
         try:
             ray.init(address or "local", log_to_driver=False, logging_level="error", **own)
         except ConnectionError as error:
-            raise RecollectError(f"--on {address}: no Ray cluster answers there: {error}") from error
+            raise RecollectError(
+                f"--on {address}: no Ray cluster answers there: {_on_one_line(error)}. A cluster listens at "
+                "ray://HOST:PORT from `ray start --ray-client-server-port PORT`, and may want its token, in "
+                "RAY_AUTH_TOKEN"
+            ) from error
+        except ImportError as error:
+            raise RecollectError(f"--on {address}: pip install 'recollect[ray]'; {_on_one_line(error)}") from error
 
     def submit(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Done]":
         """Start a unit, or let it wait for a worker."""
@@ -232,6 +240,25 @@ class OnRay:
             self._ray.shutdown()
         if self._folder is not None:
             self._folder.cleanup()
+
+
+def _places(nodes: list[dict[str, float]], processors: float, accelerators: float) -> int:
+    """How many units fit at once: each on one node.
+
+    >>> _places([{"CPU": 8.0, "GPU": 1.0}, {"CPU": 2.0}], 1.0, 0.25), _places([{"CPU": 4.0, "GPU": 1.0}] * 2, 1.0, 2.0)
+    (4, 0)
+    """
+    fit = 0
+    for node in nodes:
+        own = [int(node.get("CPU", 0.0) / processors + 1e-9)]
+        if accelerators:
+            own.append(int(node.get("GPU", 0.0) / accelerators + 1e-9))
+        fit += min(own)
+    return fit
+
+
+def _on_one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _do_on_ray(work: Callable[..., Any], args: tuple, kwargs: dict, expected: dict[str, str]) -> tuple[Any, str]:

@@ -5,16 +5,14 @@ the spread of that commitment into start and chain, where only FORWARD leads on.
 and so are two more: the critic's own spread from the decision states into the chain, and the policy's learning there.
 """
 
-import concurrent.futures
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.studies.altered import Record, Switches, train
 from recollect.studies.paper import FIGURES
-from recollect.studies.scalar import Record, Switches, train
 from recollect.studies.statistics import share_interval
 
 ENV = FIGURES["fig5"].env
@@ -39,9 +37,7 @@ SOURCES = ("start and chain", "first decision", "last decision, on the path", "l
 def measure(switches: Switches, seeds: Sequence[int], steps: int, workers: int | None = None) -> Record:
     """Train one run per seed, on ``workers`` threads (default: one per core); arrays are [seed, window, …]."""
     agent = EpisodicActorCritic.preset("paper", memory_size=FIGURES["fig5"].memory_size)
-    with concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        runs = list(pool.map(lambda seed: train(agent, ENV, switches, seed, steps, WINDOWS), seeds))
-    return Record(*(np.stack(parts) for parts in zip(*runs, strict=True)))
+    return train(agent, ENV, switches, seeds, steps, WINDOWS, workers)
 
 
 def lengths(record: Record, steps: int) -> np.ndarray:

@@ -50,6 +50,7 @@ class Plan:
         episodes: training episodes a run.
         max_steps: the step limit of the episodic learner, in units of the fewest steps that its episodes can take.
         with_baseline: whether the recurrent baseline is trained where the paper has one.
+        group: how many seeds of an agent train side by side, as one unit of work; None: all of the episodic learner's.
     """
 
     figure: str
@@ -58,12 +59,15 @@ class Plan:
     episodes: int
     max_steps: float = MAX_STEPS
     with_baseline: bool = True
+    group: int | None = None
 
     def __post_init__(self) -> None:
         if self.figure not in FIGURES:
             raise ValueError(f"unknown figure {self.figure!r}: choose one of {', '.join(FIGURES)}")
-        for name, most in (("seeds", MOST_SEEDS), ("episodes", MOST_STEPS)):
+        for name, most in (("seeds", MOST_SEEDS), ("episodes", MOST_STEPS), ("group", MOST_SEEDS)):
             value = getattr(self, name)
+            if name == "group" and value is None:
+                continue
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
             if value > most:
@@ -95,15 +99,16 @@ class Plan:
     def jobs(self) -> tuple[Job, ...]:
         """What is trained.
 
-        All seeds of the episodic agent are one group, and so are up to ``BASELINE_GROUP`` of the baseline's.
+        All seeds of the episodic agent are one group unless ``group`` says how many, and so are up to
+        ``BASELINE_GROUP`` of the baseline's.
         """
         agent = EpisodicActorCritic.preset(self.preset, memory_size=self.experiment.memory_size)
         limit = math.ceil(self.max_steps * self.shortest_total)
-        jobs = [Job("episodic", agent, (tuple(range(self.seeds)),), limit)]
+        jobs = [Job("episodic", agent, _grouped(range(self.seeds), self.group or self.seeds), limit)]
         if self.with_baseline and self.experiment.baseline_repeats:
             # From seed 1: seed 0 is the run that the hyperparameters were chosen by.
             seeds = range(1, self.experiment.baseline_repeats + 1)
-            groups = tuple(tuple(seeds[k : k + BASELINE_GROUP]) for k in range(0, len(seeds), BASELINE_GROUP))
+            groups = _grouped(seeds, min(self.group or BASELINE_GROUP, BASELINE_GROUP))
             limit = math.ceil(BASELINE_MAX_STEPS * self.shortest_total)
             jobs.append(Job("recurrent", baseline(self.experiment.decisions), groups, limit))
         return tuple(jobs)
@@ -111,11 +116,14 @@ class Plan:
     def config(self) -> dict[str, Any]:
         """What ``config.json`` says: all that is needed to repeat the run and to read what came of it."""
         env = self.experiment.env
+        plan = dataclasses.asdict(self)
+        if self.group is None:  # as in folders from before there was a choice
+            del plan["group"]
         identifiers = range(env.observation_size)[env.identifier_bits]
         return {
             "figure": self.figure,
             "preset": self.preset,
-            "plan": dataclasses.asdict(self),
+            "plan": plan,
             "experiment": self.experiment._asdict(),
             "environment": {
                 "class": type(env).__name__,
@@ -139,6 +147,10 @@ class Plan:
                 for job in self.jobs
             },
         }
+
+
+def _grouped(seeds: range, size: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(seeds[k : k + size]) for k in range(0, len(seeds), size))
 
 
 def make_plan(

@@ -3,8 +3,9 @@
 import contextlib
 import functools
 import queue
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import numpy as np
 from recollect.errors import RecollectError
 from recollect.store import checkpoints, files, run_folders, trees
 from recollect.store.interrupts import Interrupted, Interrupts
-from recollect.studies import crew, plots, verdict
+from recollect.studies import crew, drawing, plots, slices, verdict
+from recollect.studies.executors import Executor
 from recollect.studies.plan import Job, Plan, plan_of
 from recollect.studies.plan import make_plan as make_plan
 from recollect.studies.standing import Standing
-from recollect.training import batch
+from recollect.studies.sweep import Say
+from recollect.training import pytree_group
 from recollect.training.batch import Progress, Result, train_iter
 
 Watcher = Callable[[dict[str, Standing]], None]
@@ -32,11 +35,22 @@ def group_name(job: Job, group: int) -> str:
     return f"{job.name}-{group}"
 
 
-def train(plan: Plan, path: Path, watch: Watcher = lambda standings: None, every: float = EVERY) -> None:
-    """Train all agents of the plan at once and write the run folder, metrics and checkpoints as they come."""
+def train(
+    plan: Plan,
+    path: Path,
+    watch: Watcher = lambda standings: None,
+    every: float = EVERY,
+    executor: Executor | None = None,
+    say: Say = lambda text: None,
+) -> None:
+    """Train all agents of the plan at once and write the run folder, metrics and checkpoints as they come.
+
+    ``executor`` trains the groups, and the caller closes it; without one, threads of this process do. ``say`` is told
+    who does what.
+    """
     config = {**plan.config(), "checkpoints": {"every": every, "keep": checkpoints.KEEP}}
     with run_folders.RunFolder(path, config) as folder:
-        _train(plan, folder, {}, watch, every)
+        _train(plan, folder, {}, watch, every, executor, say)
 
 
 def resume(
@@ -48,6 +62,8 @@ def resume(
     allow_inexact: bool = False,
     break_lock: bool = False,
     every: float | None = None,
+    executor: Executor | None = None,
+    say: Say = lambda text: None,
 ) -> Plan:
     """Go on with a run from its newest checkpoints, bit for bit; what cannot be is refused before anything changes.
 
@@ -59,6 +75,8 @@ def resume(
         allow_inexact: continue under other versions than before, and mark the run.
         break_lock: take over a lock whose holder may live elsewhere.
         every: seconds between checkpoints; default: as before.
+        executor: who trains the groups, instead of threads of this process; the caller closes it.
+        say: told who does what.
     """
     with run_folders.RunFolder.reopen(path, break_lock=break_lock) as folder:
         known = plan_of(path, folder.config)
@@ -79,11 +97,21 @@ def resume(
         inexact = folder.refuse_other_versions(list(found.values()), allow_inexact)
         folder.cut_metrics(found)
         folder.log_resumed(found, inexact)
-        _train(asked, folder, {name: checkpoint.arrays for name, checkpoint in found.items()}, watch, every)
+        _train(
+            asked, folder, {name: checkpoint.arrays for name, checkpoint in found.items()}, watch, every, executor, say
+        )
     return asked
 
 
-def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Watcher, every: float) -> None:
+def _train(
+    plan: Plan,
+    folder: run_folders.RunFolder,
+    states: States,
+    watch: Watcher,
+    every: float,
+    executor: Executor | None,
+    say: Say,
+) -> None:
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
     start, before, errors = time.monotonic(), folder.wall_seconds(), {}
     groups, tasks, begun = {}, [], set()
@@ -91,18 +119,22 @@ def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Wat
         for group in range(len(job.groups)):
             name = group_name(job, group)
             groups[name] = job, group
-            tasks.append(crew.Task(name, job.name, functools.partial(begin, plan, job, group, states.get(name))))
+            tasks.append(crew.Task(name, job.name, functools.partial(begin, plan, job, group, state=states.get(name))))
 
     def set_status(status: str, **details: Any) -> None:
         agents = {name: standing.details() for name, standing in standings.items()}
         seconds = round(before + time.monotonic() - start, 1)
         folder.set_status(status, **details, wall_seconds=seconds, agents=agents)
 
+    def tell(text: str) -> None:
+        folder.log("executor", said=text)
+        say(text)
+
     inbox: crew.Inbox = queue.SimpleQueue()
     set_status("running")
     with Interrupts(lambda: inbox.put(None)) as interrupts:
         try:
-            with contextlib.closing(crew.reports(tasks, inbox, interrupts.asked, every)) as reports:
+            with contextlib.closing(_reports(tasks, inbox, interrupts.asked, every, executor, tell)) as reports:
                 for (name, _, _), content, snapshot in reports:
                     job, group = groups[name]
                     if isinstance(content, BaseException):
@@ -135,6 +167,19 @@ def _train(plan: Plan, folder: run_folders.RunFolder, states: States, watch: Wat
     folder.log("finished")
 
 
+def _reports(
+    tasks: list[crew.Task],
+    inbox: crew.Inbox,
+    stop: threading.Event,
+    every: float,
+    executor: Executor | None,
+    say: Say,
+) -> Generator[crew.Report]:
+    if executor is None:
+        return crew.reports(tasks, inbox, stop, every)
+    return slices.reports(tasks, executor, inbox, stop, every, say)
+
+
 def begin(
     plan: Plan, job: Job, group: int, state: Mapping[str, np.ndarray] | None = None
 ) -> Iterator[Progress | Result]:
@@ -145,7 +190,7 @@ def begin(
 
 def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
     """The form of a group's snapshots."""
-    return batch.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
+    return pytree_group.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 
 def _one_line(error: BaseException) -> str:
@@ -165,7 +210,7 @@ def conclude(path: Path) -> tuple[dict[str, Any], list[Path]]:
 
 def check(plans: dict[Path, Plan]) -> None:
     """Refuse what could not be carried out, before any of the plans begins."""
-    plots.require()
+    drawing.require()
     for path in plans:
         run_folders.check_free(path)
 

@@ -1,13 +1,14 @@
 """Many runs, one after another or some at a time, none of which can take the others with it.
 
-A unit that loses its worker (killed, out of memory, its machine gone) is done again, three times in all; one that
-raises an error would raise it again, and is not. Each unit's outcome, a row or an error, is a line of
+A unit that fails, by an error of its own or because its worker is lost (killed, out of memory, its machine gone), is
+done again, three times in all. Each failed attempt, and each unit's outcome, a row or an error, is a line of
 ``OUT.rows.jsonl`` as soon as it is known. Resuming reads the lines and does what has no row yet: what failed, what was
 under way and what had not begun.
 """
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
@@ -19,10 +20,11 @@ from recollect.store.files import Folder
 from recollect.store.lock import Lock
 from recollect.store.provenance import encode, plain, versions
 from recollect.store.run_folders import refuse_changes
-from recollect.studies.executors import Executor, Processes, VersionsDifferError, WorkerLostError
+from recollect.studies.executors import Executor, Processes, VersionsDifferError
 
 Say = Callable[[str], None]
 Units = Mapping[str, Callable[[], Any]]
+Again = Callable[[str, int, Exception], bool]
 ATTEMPTS = 3
 
 
@@ -91,12 +93,20 @@ def _do(
         if name in rows:
             say(f"{name}: there already")
     missing = {name: work for name, work in units.items() if name not in rows}
-    outcomes = _outcomes(missing, jobs, executor, say)
+
+    def again(name: str, attempt: int, error: Exception) -> bool:
+        """Whether a unit that failed is tried once more; the attempt is then a line of its own."""
+        if attempt < ATTEMPTS:
+            write({"attempt": attempt, "at": name, "error": _described(error)})
+            say(f"{name}: {_described(error)}; again, attempt {attempt + 1} of {ATTEMPTS}")
+        return attempt < ATTEMPTS
+
+    outcomes = _outcomes(missing, jobs, executor, say, again)
     with contextlib.closing(outcomes):
         for name, found, worker in outcomes:
             if isinstance(found, Exception):
-                errors[name] = f"{type(found).__name__}: {found}"
-                outcome = {"unit": name, "error": errors[name]}
+                errors[name] = _described(found)
+                outcome = {"unit": name, "error": errors[name], "attempts": ATTEMPTS}
             else:
                 rows[name] = plain(found)
                 outcome = {"unit": name, "row": rows[name]}
@@ -105,31 +115,41 @@ def _do(
     return {name: rows[name] for name in units if name in rows}, errors
 
 
-def _outcomes(units: Units, jobs: int, executor: Executor | None, say: Say) -> Generator[tuple[str, Any, str]]:
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _outcomes(
+    units: Units, jobs: int, executor: Executor | None, say: Say, again: Again
+) -> Generator[tuple[str, Any, str]]:
     """The name of each unit, what came of it, and who did it, as they end."""
     if executor is not None:
         say(f"{len(units)} units on {executor.describe()}")
-        yield from _with(executor, units, say)
+        yield from _with(executor, units, again)
     elif min(jobs, len(units)) <= 1:
-        yield from _here(units)
+        yield from _here(units, again)
     else:
         own = Processes(min(jobs, len(units)))
         try:
-            yield from _with(own, units, say)
+            yield from _with(own, units, again)
         finally:
             own.close()
 
 
-def _here(units: Units) -> Generator[tuple[str, Any, str]]:
+def _here(units: Units, again: Again) -> Generator[tuple[str, Any, str]]:
     for name, work in units.items():
-        try:
-            found = work()
-        except Exception as error:  # whatever it is, it is this unit's alone
-            found = error
-        yield name, found, ""
+        for attempt in itertools.count(1):
+            try:
+                found = work()
+            except Exception as error:  # whatever it is, it is this unit's alone
+                found = error
+                if again(name, attempt, error):
+                    continue
+            yield name, found, ""
+            break
 
 
-def _with(executor: Executor, units: Units, say: Say) -> Generator[tuple[str, Any, str]]:
+def _with(executor: Executor, units: Units, again: Again) -> Generator[tuple[str, Any, str]]:
     """As they end. Twice as many units as workers are under way, so that none waits for the next to be sent."""
     waiting = [(name, 1) for name in reversed(list(units))]
     under_way: dict[concurrent.futures.Future[Any], tuple[str, int]] = {}
@@ -144,8 +164,7 @@ def _with(executor: Executor, units: Units, say: Say) -> Generator[tuple[str, An
                 error = future.exception()
                 if isinstance(error, VersionsDifferError) or (error is not None and not isinstance(error, Exception)):
                     raise error
-                if isinstance(error, WorkerLostError) and attempt < ATTEMPTS:
-                    say(f"{name}: {error}; again, attempt {attempt + 1} of {ATTEMPTS}")
+                if error is not None and again(name, attempt, error):
                     waiting.append((name, attempt + 1))
                 elif error is not None:
                     yield name, error, ""

@@ -2,7 +2,8 @@
 
 Imported only by name: nothing else in recollect needs PyTorch. Start reading at ``memory``; ``kernel`` is the reservoir
 on batches of tensors, ``weights`` carries parameters between JAX and PyTorch, ``policy`` is a trained agent as one step
-function, ``export`` writes that as ONNX. May import ``reservoir``, ``agents`` and ``store``.
+function (``general`` of the default agent, ``episodic`` of the paper's), ``export`` writes that as ONNX. May import
+``reservoir``, ``agents`` and ``store``.
 """
 
 try:
@@ -13,15 +14,20 @@ except ImportError as error:
         "pip install torch==2.13.0 before it"
     ) from error
 
+from recollect.torch.episodic import EpisodicPolicy
 from recollect.torch.export import export_onnx
+from recollect.torch.general import GeneralPolicy, GeneralState
 from recollect.torch.kernel import State
 from recollect.torch.memory import Info, ReservoirMemory, Scores
-from recollect.torch.policy import EpisodicPolicy
+from recollect.torch.policy import Policy
 from recollect.torch.weights import from_torch, load_weights, save_weights, to_torch
 
 __all__ = [
     "EpisodicPolicy",
+    "GeneralPolicy",
+    "GeneralState",
     "Info",
+    "Policy",
     "ReservoirMemory",
     "Scores",
     "State",

@@ -27,26 +27,40 @@ _SUM = "recollect.sha256"
 def to_torch(agent_state: Any) -> dict[str, Tensor]:
     """The parameters of any of recollect's agents as tensors by name.
 
+    Those of ``GeneralActorCritic`` come with ``scales.…``: in what units it sees observations and counts returns,
+    without which its parameters mean nothing.
+
     Args:
         agent_state: what ``agent.init`` and ``agent.step`` return, or ``learner.state()``.
     """
-    return {name: torch.from_numpy(array) for name, array in trees.flatten(agent_state.params).items()}
+    return {name: torch.from_numpy(array) for name, array in trees.flatten(_learned(agent_state)).items()}
 
 
 def from_torch(tensors: Mapping[str, Tensor], agent_state: Any) -> Any:
     """The agent's state with these parameters; all else in it, the memory among it, stays.
 
     Args:
-        tensors: as ``to_torch`` or `EpisodicPolicy.weights` gives them; anything missing, left over, of another shape
-            or dtype, or not finite is a ``FileError``.
+        tensors: as ``to_torch`` or `Policy.weights` gives them; anything missing, left over, of another shape or dtype,
+            or not finite is a ``FileError``.
         agent_state: a state of the agent they are for.
     """
     arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-    params = trees.restore(arrays, agent_state.params)
+    learned = trees.restore(arrays, _learned(agent_state))
     bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
     if bad:
         raise FileError(f"the parameters {', '.join(bad)} are not finite")
-    return agent_state._replace(params=jax.tree.map(jnp.array, params))
+    learned = jax.tree.map(jnp.array, learned)
+    if not hasattr(agent_state, "scales"):
+        return agent_state._replace(params=learned)
+    scales = learned.pop("scales")
+    return agent_state._replace(params=type(agent_state.params)(**learned), scales=scales)
+
+
+def _learned(agent_state: Any) -> Any:
+    """The parameters, and under ``scales`` the units of one that has them."""
+    if not hasattr(agent_state, "scales"):
+        return agent_state.params
+    return {**agent_state.params._asdict(), "scales": agent_state.scales}
 
 
 def save_weights(path: Path | str, tensors: Mapping[str, Tensor], **metadata: str) -> Path:

@@ -7,16 +7,14 @@ and reported.
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from recollect.agents.base import Agent
-from recollect.agents.recurrent import RecurrentActorCritic
-from recollect.engines import choice, forking, recurrent
+from recollect.engines import choice, forking
 from recollect.envs.base import Environment
-from recollect.training import baseline_group, device_group, pytree_group, refusing
+from recollect.training import device_group, pytree_group, refusing
 from recollect.training.bins import default_bins
 from recollect.training.group import Group, Limits
 from recollect.training.reports import Progress, Result
@@ -39,18 +37,6 @@ def check(
         raise ValueError("seeds must lie between 0 and 2^31 - 1")
     if bins is not None and episodes % bins:
         raise ValueError(f"episodes={episodes} must be a multiple of bins={bins}")
-
-
-def state_like(agent: Agent, env: Environment, seeds: int, bins: int, engine: str = "auto") -> dict[str, Any]:
-    """The form of what ``Progress.snapshot`` returns, found without computing or compiling anything."""
-    module = baseline_group if _has_its_own_group(agent, env, engine) else pytree_group
-    return module.state_like(agent, env, seeds, bins)  # type: ignore[arg-type]
-
-
-def _has_its_own_group(agent: Agent, env: Environment, engine: str, max_episode_length: int | None = None) -> bool:
-    """Whether runs of the recurrent baseline are kept as its own compiled loop has them."""
-    known = isinstance(agent, RecurrentActorCritic) and recurrent.why_not(agent, env) is None
-    return known and engine in ("auto", "cpu") and max_episode_length is None
 
 
 def train_iter(
@@ -80,11 +66,8 @@ def train_iter(
     pytree_group.refuse_too_large(agent, env, len(seeds), bins)
     chosen = choice.for_training(agent, env, engine, max_episode_length, len(seeds))
     limits = Limits(episodes, episodes // bins, max_episode_length or ENDLESS, max_steps or ENDLESS)
-    if _has_its_own_group(agent, env, chosen.engine, max_episode_length):
-        assert isinstance(agent, RecurrentActorCritic)
-        group: Group = baseline_group.BaselineGroup(agent, env, seeds, limits, records_per_call, state)  # type: ignore[arg-type]
-    elif chosen.engine == "compiled-gpu":
-        group = device_group.DeviceGroup(agent, env, seeds, limits, records_per_call, state)
+    if chosen.engine == "compiled-gpu":
+        group: Group = device_group.DeviceGroup(agent, env, seeds, limits, records_per_call, state)
     else:
         group = pytree_group.PytreeGroup(chosen.engine, agent, env, seeds, limits, records_per_call, state)
     refusing.not_finite(env, seeds, group.faults)

@@ -89,6 +89,13 @@ class Bins:
         names = ("complete", "returns", "lengths", "write_weights", "query_vectors")
         return {name: getattr(self, name) for name in names}
 
+    @staticmethod
+    def like(runs: int, bins: int, queries: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """The form of `arrays`, without their memory."""
+        shapes = {"returns": (), "lengths": (), "write_weights": (2,), "query_vectors": queries}
+        found = {name: np.broadcast_to(np.nan, (runs, bins, *rest)) for name, rest in shapes.items()}
+        return {"complete": np.broadcast_to(np.int64(0), (runs,)), **found}
+
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over what a checkpoint held."""
         for name, array in arrays.items():

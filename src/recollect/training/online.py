@@ -257,7 +257,7 @@ class Learner(Stepping):
                 rows = self._rows_of_metrics(pace())
                 stop = self._call(callbacks, rows)
                 recorder.add(named.name_of(self.agent), rows)
-                self.fleet.finished, self._logged = [], self.steps
+                self.fleet.finished, self._logged, self._entropies = [], self.steps, np.zeros_like(self._entropies)
                 recorder.tell(rows)
                 show(self.steps, rows)
                 row_since, row_from = time.monotonic(), self.steps
@@ -289,6 +289,7 @@ class Learner(Stepping):
         rows = []
         for seed, group in zip(self.seeds, groups, strict=True):
             own = [episode for episode in finished if episode.copy in group]
+            entropy, samples = self._entropies[list(group)].sum(axis=0)
             rows.append(
                 {
                     "seed": seed,
@@ -297,6 +298,7 @@ class Learner(Stepping):
                     "return": float(np.mean([e.score for e in own])) if own else float("nan"),
                     "length": float(np.mean([e.length for e in own])) if own else float("nan"),
                     "write_weight": float(np.mean(weights[list(group)])),
+                    "query_entropy": entropy / samples if samples else float("nan"),
                     "seconds": round(self._seconds, 3),
                     "steps_per_second": round(pace, 1),
                 }

@@ -84,9 +84,13 @@ class Player:
         self.first = False
         return self.actions.decode(np.asarray(drawn)[0])
 
+    def live(self) -> Live:
+        """The agent's state with its memory as it is now, and where its random numbers are."""
+        return jax.tree.map(lambda leaf: leaf[0], self.host.unpack(self.packed))
+
     def state(self) -> Any:
         """The agent's state, with its memory as it is now."""
-        return jax.tree.map(lambda leaf: leaf[0], self.host.unpack(self.packed)).agent
+        return self.live().agent
 
 
 def check_can_play(learner: Any) -> None:

@@ -1,6 +1,8 @@
 """Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
 
+import contextlib
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,13 +12,16 @@ import numpy as np
 from jax import Array
 
 from recollect.agents.base import Agent
-from recollect.engines import loop
+from recollect.engines import compiled, loop
 from recollect.envs.base import Environment
 from recollect.store import trees
 from recollect.training import refusing
 from recollect.training.bins import Bins
 from recollect.training.group import Group, Limits
 from recollect.training.reports import Result
+
+SECONDS = 0.5
+"""About how long it is, at most, from one report of a compiled loop to the next; results do not depend on it."""
 
 
 def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[str, Any]:
@@ -26,7 +31,7 @@ def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[st
     runs = jax.eval_shape(lambda a, s: loop.start_together(a, env, s, bins), agents, numbers)
     read = jax.vmap(lambda a, r: loop.read_record(a, env, r.episode, r.steps, r.agent.params))
     record = jax.eval_shape(read, agents, runs)
-    collected = Bins(seeds, bins, 1, record.query_vectors.shape[1:]).arrays()
+    collected = Bins.like(seeds, bins, record.query_vectors.shape[1:])
     return {"runs": runs, "collected": collected, "taken": np.int64(0)}
 
 
@@ -53,7 +58,21 @@ class PytreeGroup(Group):
         state: Mapping[str, np.ndarray] | None,
     ):
         self._engine, self._env, self._seeds, self._limits = engine, env, seeds, limits
-        self._records = records_per_call or loop.RECORDS_PER_CALL[engine]
+        self._most = records_per_call or loop.RECORDS_PER_CALL[engine]
+        # XLA and the GPU's kernel take a number of records of their own; the compiled loop can begin with one.
+        self._records = 1 if engine == "cpu" and records_per_call is None else self._most
+        elsewhere = engine == "cpu" and jax.default_backend() != "cpu"
+        with jax.default_device(compiled.processor()) if elsewhere else contextlib.nullcontext():
+            self._begin(agent, env, seeds, limits, state)
+
+    def _begin(
+        self,
+        agent: Agent,
+        env: Environment,
+        seeds: tuple[int, ...],
+        limits: Limits,
+        state: Mapping[str, np.ndarray] | None,
+    ) -> None:
         self._agents = loop.broadcast(agent, len(seeds))
         bins = limits.episodes // limits.bin_size
         like = state_like(agent, env, len(seeds), bins)
@@ -92,10 +111,11 @@ class PytreeGroup(Group):
 
     def advance(self) -> Sequence[dict[str, Any]]:
         """One compiled call; gives the bins that it completed."""
-        self._runs, records = loop.advance(
-            self._engine, self._agents, self._env, self._runs, self._limits, self._records
-        )
-        self._taken += self._records * loop.RECORD
+        begun, count = time.perf_counter(), self._records
+        self._runs, records = loop.advance(self._engine, self._agents, self._env, self._runs, self._limits, count)
+        self._taken += count * loop.RECORD
+        if count < self._most and time.perf_counter() - begun < SECONDS / 2:
+            self._records = min(2 * count, self._most)
         return self._bins.add(self._seeds, jax.device_get(records), np.asarray(self._runs.sums))
 
     def recent_return(self) -> float:

@@ -26,6 +26,7 @@ COLUMNS: tuple[str, ...] = (
     "return",
     "length",
     "write_weight",
+    "query_entropy",
     "seconds",
     "steps_per_second",
     "evaluation",

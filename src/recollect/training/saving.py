@@ -37,7 +37,7 @@ def arrays_of(learner: Any) -> dict[str, np.ndarray]:
     """All that training depends on, the episodes under way among it."""
     state = {"live": learner.host.unpack(learner._packed), "normalizer": learner.normalizer.state()}
     arrays = trees.flatten(state) | {f"fleet.{name}": array for name, array in learner.fleet.state().items()}
-    arrays |= {"rows": learner._rows, "recent": learner._recent}
+    arrays |= {"rows": learner._rows, "recent": learner._recent, "entropies": learner._entropies}
     return arrays if learner._drawn is None else arrays | {"drawn": np.asarray(learner._drawn)}
 
 
@@ -149,11 +149,13 @@ def restore(learner: Any, found: checkpoints.Checkpoint, allow_inexact: bool) ->
     """Put a fresh learner where the checkpoint was made."""
     meta, arrays = found.meta, found.arrays
     like = {"live": learner.host.like(), "normalizer": learner.normalizer.state()}
-    parts = {"drawn", "rows", "recent", *(name for name in arrays if name.startswith("fleet."))}
+    parts = {"drawn", "rows", "recent", "entropies", *(name for name in arrays if name.startswith("fleet."))}
     try:
         state = trees.restore({name: array for name, array in arrays.items() if name not in parts}, like)
         learner.fleet.restore({name[6:]: array for name, array in arrays.items() if name.startswith("fleet.")})
         blank = {"rows": learner._rows, "recent": learner._recent}
+        if "entropies" in arrays:  # releases before 0.2 took none down
+            blank["entropies"] = learner._entropies
         if "drawn" in arrays:
             action = jax.eval_shape(learner.agent.actions.nothing)
             kind = np.int64 if arrays["drawn"].dtype == np.int64 and action.dtype == np.int32 else action.dtype
@@ -166,6 +168,7 @@ def restore(learner: Any, found: checkpoints.Checkpoint, allow_inexact: bool) ->
     except FileError as error:
         raise FileError(f"{found.path}: {error}") from error
     learner._rows, learner._recent, learner._drawn = kept["rows"], kept["recent"], kept.get("drawn")
+    learner._entropies = kept.get("entropies", learner._entropies)
     learner.steps, learner._logged, learner.goal = meta["steps"], meta["logged"], meta["goal"]
     learner._seconds = float(meta.get("seconds", 0.0))
     learner._away, learner._allow_inexact = learner._drawn is not None, allow_inexact

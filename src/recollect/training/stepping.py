@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from recollect.agents.base import Agent
 from recollect.engines import forking
 from recollect.engines.host import blank_rows
 from recollect.training import arguments
@@ -22,6 +23,24 @@ from recollect.training.returned import EnvironmentFault
 
 def _never() -> bool:
     return False
+
+
+SAMPLED = 64
+"""One step in so many is looked at for the query's entropy: it costs what a step does where JAX runs the agent."""
+
+
+def next_sample(after: int) -> int:
+    """The first step after ``after`` that is looked at: one in each block of ``SAMPLED``, at shifting places.
+
+    At a fixed distance, episodes whose length divides it would always be met at the same place. The golden section
+    spreads the places evenly, and no matter where a loop ended they are the same.
+
+    >>> [next_sample(k) for k in (0, 103, 143)]
+    [103, 143, 246]
+    """
+    block = after // SAMPLED
+    here = [k * SAMPLED + int(SAMPLED * (k * 0.6180339887498949 % 1.0)) for k in (block, block + 1)]
+    return here[0] if here[0] > after else here[1]
 
 
 class Stepping:
@@ -39,6 +58,7 @@ class Stepping:
         self._allow_inexact, self._strict = False, True
         self._rows = blank_rows(self.copies, self.vector.size)
         self._recent = np.zeros((self.copies, RECENT, self.vector.size), np.float32)
+        self._entropies = np.zeros((self.copies, 2))  # of the query since the last row of metrics: their sum, how many
         self.steps, self.exact = 0, True
 
     @property
@@ -127,6 +147,8 @@ class Stepping:
         fleet, rows, step, packed, drawn = self.fleet, self._rows, self.host.step, self._packed, self._drawn
         each, clock = self.copies if self.shared else 1, time.monotonic
         size, recent, at, bad, strict = self.vector.size, self._recent, self.steps, -1, self._strict
+        has_query = type(self.agent).query_entropy is not Agent.query_entropy
+        sample = next_sample(at) if has_query else math.inf
         try:
             while at < until and bad < 0:
                 fleet.step(np.asarray(drawn), rows)
@@ -134,6 +156,9 @@ class Stepping:
                 recent[:, at // each % RECENT] = rows[:, :size]
                 at += each
                 bad = int(bad) if strict else -1
+                if at >= sample:
+                    self._sample_queries(packed)
+                    sample = next_sample(at)
                 if asked() or clock() >= deadline:
                     break
         except BaseException as error:
@@ -146,6 +171,12 @@ class Stepping:
         if bad >= 0:
             what = "the update was not finite, and nothing was learned from that step: take a smaller learning_rate"
             raise EnvironmentFault(self.source.name, fleet.seeds[bad][0], fleet.steps, what)
+
+    def _sample_queries(self, packed: Any) -> None:
+        """Take down how undecided the query of each copy is at this step; at the same steps wherever a loop ended."""
+        found = np.asarray(self.host.query_entropies(packed), float)
+        known = np.isfinite(found)
+        self._entropies += np.stack([np.where(known, found, 0.0), known], axis=1)
 
     def close(self) -> None:
         """Close the environments."""

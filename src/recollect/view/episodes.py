@@ -9,7 +9,8 @@ import jax
 import numpy as np
 
 from recollect.agents import named
-from recollect.engines.host import TimeStep
+from recollect.agents.base import Turn
+from recollect.engines.host import Live, TimeStep, keys_of
 from recollect.envs import making
 from recollect.errors import RecollectError
 from recollect.training.normalization import LIMIT
@@ -85,20 +86,22 @@ def play(
     hidden: dict[str, list[np.ndarray]] = {}
     stays, frames, over, ended = Stays(), Frames(), False, "cut"
     observation, _ = env.reset(seed=seed)
+    before = player.state()
     while not over and len(columns["reward"]) < limit:
         raw = np.zeros(size, np.float32)
         learner.vector.write(observation, raw)
         frames.add(_render(env))
         action = player.act(observation)
-        state = player.state()
+        live = player.live()
         observation, reward, terminated, truncated, _ = env.step(action)
         following = np.zeros(size, np.float32)
         learner.vector.write(observation, following)
         learner.normalizer.observe(following, 0, learn=False)
         came: tuple[Any, ...] = (following, np.float32(_scaled(learner, reward)), bool(terminated), bool(truncated))
-        told = jax.device_get(explain(state, TimeStep(*came)))
+        told = jax.device_get(explain(live, before, TimeStep(*came)))
+        before = live.agent
         columns["observation"].append(raw)
-        columns["action"].append(np.asarray(state.decision.action))
+        columns["action"].append(np.asarray(live.agent.decision.action))
         columns["reward"].append(float(reward))
         for name in ("policy", "value", "delta"):
             if name in told:
@@ -146,7 +149,12 @@ def record(
 @functools.lru_cache(maxsize=16)
 def _explainer(agent: Any) -> Callable[..., Any]:
     """Compiled once for an agent, however many of its snapshots play."""
-    return jax.jit(agent.explain)
+
+    def explain(live: Live, before: Any, timestep: TimeStep) -> dict[str, Any]:
+        turn = Turn(before, keys_of(live, live.time - 1)[1], keys_of(live, live.time)[0])
+        return agent.explain(live.agent, timestep, turn)
+
+    return jax.jit(explain)
 
 
 def _render(env: Any) -> Any:

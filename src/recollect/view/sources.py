@@ -134,7 +134,7 @@ def training(path: Path) -> dict[str, Any]:
     rows = read_rows(path)
     first = min((row["seed"] for row in rows), default=0)
     own = [row for row in rows if row["seed"] == first]
-    shown = ("steps", "return", "length", "write_weight", "evaluation")
+    shown = ("steps", "return", "length", "write_weight", "query_entropy", "evaluation")
     names = [name for name in shown if any(name in row for row in own)]
     columns = {name: [_finite(row.get(name)) for row in own] for name in names}
     found: dict[str, Any] = {"status": str(status.get("status", "")), "columns": columns}

@@ -10,9 +10,9 @@ from recollect.view import format as recording
 class Stays:
     """The memory at each step, as ``Agent.explain`` tells it, taken in one by one.
 
-    An arrival is a slot that was empty before, that is now newer than it was, or whose marks changed. What can go
-    unseen is the newest observation giving way to one that equals it in every number, a change that nothing depends on:
-    under the laws without marks, and in a reservoir of one slot.
+    Where the agent tells which slot an observation goes to, ``stored_in``, that is an arrival. Otherwise it is a slot
+    that was empty before, that is now newer than it was, or whose marks changed; what can go unseen then is the newest
+    observation giving way to one that equals it in every number.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,12 @@ class Stays:
         for name in ("marks",) if "marks" in now else ("keys", "log_weights"):
             if name in now:
                 changed |= (now[name] != before[name]).reshape(len(changed), -1).any(axis=1)
-        return now["filled"] & changed
+        changed &= now["filled"]
+        if "stored_in" in now and not changed.any():
+            # Nothing differs to look at, and yet its equal may have taken an observation's place: the law says.
+            told = now if int(now.get("delay", 1)) == 0 else before
+            changed |= np.arange(len(changed)) == int(told["stored_in"])
+        return changed
 
     def document(self, observations: np.ndarray, key_names: Any = None) -> dict[str, Any]:
         """The memory of an episode as a recording has it; ``observations``: those that were seen, by step."""

@@ -8,7 +8,7 @@ from recollect.engines.compiler.ptx import OnHost
 class StandIn:
     """What `cuda_driver.Gpu` has, in this process's memory."""
 
-    name = "a processor"
+    name, near = "a processor", 896
 
     def __init__(self):
         self._memory = {}
@@ -31,6 +31,6 @@ class StandIn:
     def wait(self):
         pass
 
-    def program(self, routines, often=True):
-        del often
+    def program(self, routines, often=True, **options):
+        del often, options
         return OnHost(routines)

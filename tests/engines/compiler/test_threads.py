@@ -1,4 +1,4 @@
-"""A step as the work of a GPU's thread: the same bits as in lanes, on a processor that does one thread after another."""
+"""A step as the work of a GPU's thread: the bits of the lanes, on a processor that does one thread after another."""
 
 import re
 
@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from engines.compiler.stand_in import StandIn
 
+from engines.compiler.stand_in import StandIn
 from recollect import EpisodicActorCritic, SecretInformant
 from recollect.agents.general import GeneralActorCritic
 from recollect.engines import compiled, compiled_gpu, loop
@@ -57,9 +57,9 @@ def _in_lanes(step, shared, tree, leaves, runs, steps):
     return fleet.unload()
 
 
-def _in_threads(step, shared, tree, leaves, runs, steps):
+def _in_threads(step, shared, tree, leaves, runs, steps, near=256):
     device = StandIn()
-    program, grid = GridProgram(device, step, shared), Grid(device, step.state, runs)
+    program, grid = GridProgram(device, step, shared, near=near), Grid(device, step.state, runs)
     grid.load(tree)
     grid.give(program, leaves)
     for count in steps:
@@ -95,7 +95,8 @@ def test_functions_places_and_loops_have_the_bits_of_the_lanes():
     step = Step(_functions, jax.tree.map(lambda x: x[0], state), (table, scale[0]))
     shared = (True, False)
     wanted = _in_lanes(step, shared, state, [table, scale], runs, 7)
-    assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2])) == _bits(wanted)
+    for near in (0, 64, 10**4):
+        assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2], near)) == _bits(wanted)
     assert all(np.isfinite(x).all() for x in wanted[:2]) and wanted[3].any() and not wanted[3].all()
 
 
@@ -155,14 +156,15 @@ def test_runs_begun_on_a_device_are_the_definitions_to_rounding():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def _assembly(pair, often=True):
+def _assembly(pair):
     agent, env = pair
     start, step, collect = compiled_gpu._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
     inputs = len(jax.tree.leaves(agent))
     shared = {"start": (True,) * inputs + (False,), "step": (True,) * (inputs + 4), "collect": (True,) * (inputs + 4)}
     for name, traced in (("start", start), ("step", step), ("collect", collect)):
-        kernel = threads.emit_thread(traced, shared[name], often=name == "step" and often)
-        yield name, ptx.assembly(ptx.for_gpu([ptx.Routine("run", kernel.text, ptx.STEP)]), (9, 0))
+        often = threads.OFTEN if name == "step" else threads.ONCE
+        kernel = threads.emit_thread(traced, shared[name], written_out=often, near=600)
+        yield name, ptx.assembly(ptx.for_gpu([ptx.Routine("run", kernel.text, ptx.STEP, kernel.near)]), (9, 0))
 
 
 @pytest.mark.parametrize("pair", [SMALL, *(pytest.param(p, marks=pytest.mark.slow, id=n) for n, p in WHOLE.items())])
@@ -208,13 +210,20 @@ def test_arrays_share_memory_unless_they_are_needed_at_once():
         "  br i1 %c5, label %l5, label %x5",
         "x5:",
         address("%v5", "%b3", "%i0"),
-        address("%v6", "%b2", "%i0"),
-        address("%v7", "%b4", "3"),
+        "  store float 0.0, ptr %v5, align 4",
+        "  %v6 = load float, ptr %v5, align 4",
+        address("%v7", "%b2", "%i0"),
+        "  %v8 = load float, ptr %v7, align 4",
+        address("%v9", "%b4", "3"),
+        "  %v10 = load float, ptr %v9, align 4",
+        address("%v11", "%b5", "%i0"),
+        "  store float 0.0, ptr %v11, align 4",
     ]
-    at, total = pool.places({"%b1": 40, "%b2": 40, "%b3": 40, "%b4": 16}, lines)
-    assert total == 96 and at == {"%b1": 0, "%b2": 48, "%b3": 0}, "b4 has constant places: LLVM makes registers of it"
-    at, total = pool.places({"%b1": 40, "%b2": 40, "%b3": 40, "%b4": 16}, lines, still=True)
-    assert total == 96 and at["%b4"] == 0
+    sizes = {"%b1": 40, "%b2": 40, "%b3": 40, "%b4": 16, "%b5": 40}
+    at, total = pool.places(sizes, lines)
+    assert total == 96 and at == {"%b1": 0, "%b2": 48, "%b3": 0}, "b4 is for registers, and nothing reads b5"
+    at, total = pool.places(sizes, lines, still=True)
+    assert total == 96 and at["%b4"] == at["%b5"] == 0
 
 
 def test_large_arrays_are_in_the_scratch_space():

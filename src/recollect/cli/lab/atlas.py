@@ -16,11 +16,11 @@ def _atlas(args: argparse.Namespace) -> None:
     from recollect.training.progress import Lines
 
     if args.draw is not None:
-        from recollect.studies import plots
+        from recollect.studies import lab_plots
 
         report = json.loads(args.draw.read_text(encoding="utf-8"))
         path = args.picture or args.draw.with_suffix(".png")
-        plots.draw_atlas(report["rows"], path)
+        lab_plots.draw_atlas(report["rows"], path)
         print(f"written: {path}")
         return
     check_out(args)

@@ -5,7 +5,7 @@ import functools
 import json
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, count, counts, multiple, names_among, seed, setting
+from recollect.cli.arguments import Commands, add_resume, add_set, count, counts, multiple, names_among, seed
 from recollect.cli.reports import check_out, print_table, run_units, write_report
 from recollect.errors import RecollectError
 
@@ -14,13 +14,13 @@ AGENTS = ("episodic", "fifo", "uniform", "none", "gru", "gru-full")
 
 
 def _lengths(args: argparse.Namespace) -> None:
-    from recollect.studies import lengths, plots
+    from recollect.studies import drawing, lab_plots, lengths
     from recollect.training.progress import Lines
 
     if args.draw is not None:
         reports = [json.loads(path.read_text(encoding="utf-8")) for path in args.draw]
         path = args.picture or args.draw[0].with_suffix(".png")
-        plots.draw_lengths([row for report in reports for row in report["rows"]], path)
+        lab_plots.draw_lengths([row for report in reports for row in report["rows"]], path)
         print(f"written: {path}")
         return
     check_out(args)
@@ -29,7 +29,7 @@ def _lengths(args: argparse.Namespace) -> None:
     if args.best is not None and args.search is None:
         raise RecollectError("--best: of a search, --search K says how many")
     if args.picture is not None:
-        plots.require()
+        drawing.require()
     changes = dict(args.set)
     budget = lengths.Budget(range(args.first_seed, args.first_seed + args.seeds), args.episodes, args.max_steps)
     budget.check()
@@ -49,7 +49,7 @@ def _lengths(args: argparse.Namespace) -> None:
     if args.search is not None:
         rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))
     if args.picture is not None and rows:
-        plots.draw_lengths(rows, args.picture)
+        lab_plots.draw_lengths(rows, args.picture)
     if not args.json:
         print_table(lengths.COLUMNS, lengths.table(shown))
         for row in shown if args.search is not None else ():
@@ -83,14 +83,7 @@ def register(commands: Commands) -> None:
     lengths.add_argument(
         "--episodes", type=count, default=20_000, help="of each run, a multiple of 50 (default: 20,000)"
     )
-    lengths.add_argument(
-        "--set",
-        type=setting,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="change an option of every agent that has it",
-    )
+    add_set(lengths, "change an option of every agent that has it")
     lengths.add_argument(
         "--search",
         type=count,

@@ -9,7 +9,8 @@ from recollect.cli.reports import check_out, print_table, progress, write_report
 
 def _looping(args: argparse.Namespace) -> None:
     from recollect.studies import looping
-    from recollect.studies.plots import draw_looping, require
+    from recollect.studies.drawing import require
+    from recollect.studies.lab_plots import draw_looping
 
     args.resume = False
     check_out(args)

@@ -24,14 +24,14 @@ def _soak(args: argparse.Namespace) -> None:
 
 
 def _estimators(args: argparse.Namespace) -> None:
-    from recollect.studies import estimators
+    from recollect.studies import estimator_report
 
     progress("enumerating, then playing episodes: about a minute")
-    report = estimators.report(episodes=args.episodes)
+    report = estimator_report.report(episodes=args.episodes)
     if args.json:
         print(json.dumps(report, indent=1))
         return
-    for title, columns, rows in estimators.tables(report):
+    for title, columns, rows in estimator_report.tables(report):
         print(f"\n{title}\n")
         print_table(columns, rows)
 

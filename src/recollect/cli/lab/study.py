@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, count, multiple, names_among, setting
+from recollect.cli.arguments import Commands, add_resume, add_set, count, multiple, names_among
 from recollect.cli.lab.experiments import HARDER, experiments_of, figures
 from recollect.cli.reports import check_out, run_units, write_report
 from recollect.cli.reproduce import FIGURES
@@ -54,9 +54,7 @@ def register(commands: Commands) -> None:
     study.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
     study.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     study.add_argument("--once", action="store_true", help="end at the budget, not at twice the budget")
-    study.add_argument(
-        "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="change an option of the agent"
-    )
+    add_set(study, "change an option of the agent")
     study.add_argument(
         "--max-steps", type=multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
     )

@@ -7,9 +7,9 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.lines import Lines
-from recollect.engines.compiler.plan import contract, replaced_in_place, written_in_place
+from recollect.engines.compiler.plan import contract, one_for_all, replaced_in_place, written_in_place
 from recollect.engines.compiler.primitives import Subgraph
-from recollect.engines.compiler.writer import Buffer
+from recollect.engines.compiler.values import Buffer
 
 
 class Control(Lines):
@@ -23,7 +23,7 @@ class Control(Lines):
                 inner = inner.ins[0]
             if inner.op == "const" or inner.id in self.buffers:
                 return self.e.address(n)
-        buffer = self.allocate(n.size, n.dtype)
+        buffer = self.allocate(n.size, n.dtype, n.shape == () and not self.e.at(n, ()).wide)
         self.fill(buffer, n)
         return buffer
 
@@ -47,6 +47,26 @@ class Control(Lines):
         emit_graph(whole, body.graph, body.leaves, outs, list(to))
         self.targets, self.plan, self.e.plan = keep_targets, keep_plan, keep_plan
 
+    def _results(self, n: Node) -> dict[int, Buffer]:
+        """Where results of a loop are wanted in the end, by their number: a carry can lie there from the start."""
+        return {p.params: self.targets[p.id] for p in self.plan.users[n.id] if p.op == "part" and p.id in self.targets}
+
+    def _one_end(self, n: Node, fixed: Sequence[Buffer]) -> list[bool] | None:
+        """Which carries of a while are one for all lanes, if all lanes leave it together; else None."""
+        _, test, body, nc, nb = n.params
+        shared = [i.shape == () and i.dtype != "f" and not self.e.at(i, ()).wide for i in n.ins[nc + nb :]]
+
+        def leaves(of: Subgraph, given: Sequence[Buffer]) -> list[Node]:
+            return [leaf for leaf, one in zip(of.leaves, [*(not b.lanes for b in given), *shared], strict=True) if one]
+
+        while True:
+            found = one_for_all(body.outs, leaves(body, fixed[nc:]))
+            still = [a and b for a, b in zip(shared, found, strict=True)]
+            if still == shared:
+                break
+            shared = still
+        return shared if all(one_for_all(test.outs, leaves(test, fixed[:nc]))) else None
+
     def _carried(
         self, body: Subgraph, first: int, carry: Sequence[Buffer], masked: bool
     ) -> tuple[list[Node], list, list]:
@@ -62,7 +82,7 @@ class Control(Lines):
             elif directly or o.op.endswith("_in_place"):
                 to.append(buffer)
             else:
-                fresh = self.allocate(o.size, o.dtype)
+                fresh = self.allocate(o.size, o.dtype, shared=not buffer.lanes)
                 to.append(fresh)
                 back.append((fresh, buffer, o.size))
         return outs, to, back
@@ -95,12 +115,15 @@ class Control(Lines):
         w = self.w
         _, test, body, nc, nb = n.params
         fixed = [self.in_memory(i) for i in n.ins[: nc + nb]]
+        together = self._one_end(n, fixed)
+        masked = not w.alone and together is None
+        places = self._results(n)
         carry = []
-        for i in n.ins[nc + nb :]:
-            carry.append(self.allocate(i.size, i.dtype))
+        for k, i in enumerate(n.ins[nc + nb :]):
+            carry.append(places.get(k) or self.allocate(i.size, i.dtype, together is not None and together[k]))
             self.fill(carry[-1], i)
-        outs, to, back = self._carried(body, nb, carry, w.lanes > 1)
-        going = self.allocate(1, "b")
+        outs, to, back = self._carried(body, nb, carry, masked)
+        going = self.allocate(1, "b", shared=not masked)
         k = w.serial()
         w.line(f"br label %w{k}")
         w.scope.lines.append(f"w{k}:")
@@ -109,11 +132,11 @@ class Control(Lines):
             on = w.load(going, affine.ZERO)
             w.line(f"br i1 {w.any(on)}, label %y{k}, label %z{k}")
             w.scope.lines.append(f"y{k}:")
-            around, self.going = self.going, on if w.lanes > 1 else None
+            around, self.going = self.going, on if masked else None
             self._inside(body, outs, [*fixed[nc:], *carry], to)
             self.going = around
             for new, old, size in back:
-                if w.lanes == 1:
+                if not masked:
                     self._copy(new, old, size)
                     continue
 

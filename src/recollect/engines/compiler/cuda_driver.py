@@ -1,7 +1,7 @@
 """NVIDIA's driver, called directly: memory, programs and launches of one GPU.
 
-Nothing but the driver is needed: neither the CUDA toolkit nor CuPy, and JAX may run on the CPU. PTX is translated by the
-driver, and what comes out is kept on disk.
+Nothing but the driver is needed: neither the CUDA toolkit nor CuPy, and JAX may run on the CPU. PTX is translated by
+the driver, and what comes out is kept on disk.
 """
 
 import ctypes
@@ -15,11 +15,12 @@ from recollect.engines.compiler import cache, ptx
 from recollect.engines.compiler.ptx import Routine
 from recollect.errors import RecollectError
 
-THREADS = 32
-"""Threads that are scheduled together; the fewer, the better the last of them are spread."""
+WARP, TOGETHER = 32, 256
+"""Threads that wait for one another before each step: as many as one processor of the GPU holds of a large step, fewer
+where there are not enough for all processors."""
 
-MAJOR, MINOR, PROCESSORS = 75, 76, 16  # CUdevice_attribute
-REGISTERS, LOCAL_BYTES = 4, 3  # CUfunction_attribute
+MAJOR, MINOR, PROCESSORS, NEAR = 75, 76, 16, 97  # CUdevice_attribute
+REGISTERS, LOCAL_BYTES, NEAR_BYTES = 4, 3, 8  # CUfunction_attribute
 MAX_REGISTERS, INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE, LEVEL, VERBOSE = 0, 3, 4, 5, 6, 7, 12  # CUjit_option
 PTX = 1  # CUjitInputType
 
@@ -89,6 +90,7 @@ class Gpu:
         self.name = name.value.decode()
         self.capability = _attribute(handle, MAJOR), _attribute(handle, MINOR)
         self.processors = _attribute(handle, PROCESSORS)
+        self.near = _attribute(handle, NEAR) // TOGETHER // 16 * 16  # bytes of fast memory for a thread
         _call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), handle)
 
     def here(self) -> None:
@@ -133,9 +135,9 @@ class Gpu:
         self.here()
         _call("cuCtxSynchronize")
 
-    def program(self, routines: Sequence[Routine], often: bool = True, registers: int | None = None) -> "GpuProgram":
-        """Routines, translated and loaded."""
-        return GpuProgram(self, routines, often, registers)
+    def program(self, routines: Sequence[Routine], often: bool = True, **options: Any) -> "GpuProgram":
+        """Routines, translated and loaded; options as `GpuProgram` has them."""
+        return GpuProgram(self, routines, often, **options)
 
 
 def _size(count: int) -> ctypes.c_size_t:
@@ -150,17 +152,34 @@ class GpuProgram:
         routines: the work of their threads.
         often: whether they run so often that speed is worth a longer time to translate.
         registers: most that a thread may have (None: as the driver likes).
+        streamed: whether the states pass by the first cache, which is left to what threads have for themselves.
+        together: most threads that wait for one another.
+        unroll: whether the driver may write out loops further.
     """
 
-    def __init__(self, gpu: Gpu, routines: Sequence[Routine], often: bool = True, registers: int | None = None):
-        self._gpu = gpu
-        self.assembly = ptx.assembly(ptx.for_gpu(routines), gpu.capability)
+    def __init__(
+        self,
+        gpu: Gpu,
+        routines: Sequence[Routine],
+        often: bool = True,
+        registers: int | None = None,
+        streamed: bool = False,
+        together: int = TOGETHER,
+        unroll: bool = False,
+    ):
+        self._gpu, self._together = gpu, together
+        self.assembly = ptx.assembly(ptx.for_gpu(routines, unroll), gpu.capability)
+        if streamed:
+            self.assembly = self.assembly.replace(".global.b32", ".global.L1::no_allocate.b32")
         self.log = ""
         gpu.here()
         self._module = ctypes.c_void_p()
         code = self._translated({LEVEL: 4 if often else 1} | ({} if registers is None else {MAX_REGISTERS: registers}))
         _call("cuModuleLoadData", ctypes.byref(self._module), code)
-        self._functions = {r.name: (self._function(r.name), r.arguments) for r in routines}
+        self._functions = {r.name: (self._function(r.name), r.near) for r in routines}
+        for function, near in self._functions.values():
+            if near:
+                _call("cuFuncSetAttribute", function, NEAR_BYTES, near * together)
 
     def _translated(self, options: dict[int, int]) -> bytes:
         version = ctypes.c_int()
@@ -177,14 +196,16 @@ class GpuProgram:
         _call("cuModuleGetFunction", ctypes.byref(handle), self._module, name.encode())
         return handle
 
-    def launch(self, name: str, threads: int, arguments: Sequence[int], together: int = THREADS) -> None:
+    def launch(self, name: str, threads: int, arguments: Sequence[int]) -> None:
         """Start ``threads`` threads or a few more; does not wait for them."""
         self._gpu.here()
-        function, _ = self._functions[name]
+        function, near = self._functions[name]
         values = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
         table = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values))
+        warps = -(-threads // (WARP * self._gpu.processors))
+        together = min(self._together, WARP * warps)
         blocks = -(-threads // together)
-        _call("cuLaunchKernel", function, blocks, 1, 1, together, 1, 1, 0, None, table, None)
+        _call("cuLaunchKernel", function, blocks, 1, 1, together, 1, 1, near * together, None, table, None)
 
     def uses(self, name: str) -> dict[str, int]:
         """Registers of a thread, and bytes of its own memory."""

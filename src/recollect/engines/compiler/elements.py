@@ -9,7 +9,8 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.functions import Functions
 from recollect.engines.compiler.graph import VIEWS, Node
 from recollect.engines.compiler.plan import Plan, same_places
-from recollect.engines.compiler.writer import STORED, Buffer, Value, Writer
+from recollect.engines.compiler.values import Buffer, Value
+from recollect.engines.compiler.writer import Writer
 
 Place = tuple[Index, ...]
 
@@ -93,6 +94,8 @@ class Elements:
             return self.at(n.ins[0], at)
         if op == "reduce":
             return self.reduce_at(n, at)
+        if op == "largest":
+            return self.w.largest(self.at(n.ins[0], at))
         if op == "dynamic_slice":
             return self._dynamic_slice(n, at)
         if op == "gather":
@@ -146,11 +149,7 @@ class Elements:
         assert shift is not None
         place = affine.linear(n.shape, places)
         if not shift.wide:
-            stride = w.stride(buffer)
-            step = shift if stride == 1 else w.do("mul", shift, w.const("i", stride))
-            far = w.cast("zext", step, "l")
-            pointer = w.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, i64 {far.text}")
-            return w.load(buffer._replace(pointer=pointer), place)
+            return w.load(w.moved(buffer, shift), place)
         return w.gather(buffer, w.do("add", shift, w.index_value(place)))
 
     def _dynamic_slice(self, n: Node, at: Place) -> Value:

@@ -121,7 +121,7 @@ def _select(graph: Graph, e: Any, x: list[Node]) -> Any:
 
 @rule("le_to", "lt_to")
 def _total_order(graph: Graph, e: Any, x: list[Node]) -> Any:
-    """Comparisons by which every float has its place, as searching and sorting need: by bits, negative ones reversed."""
+    """Comparisons by which every float has its place, as searching needs: by bits, those of negative ones reversed."""
 
     def place(n: Node) -> Node:
         if n.dtype != "f":

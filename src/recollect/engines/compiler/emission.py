@@ -7,7 +7,8 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.graph import VIEWS, Graph, Node
 from recollect.engines.compiler.kernels import Kernels
 from recollect.engines.compiler.plan import Plan, contract, replaced_in_place, written_in_place
-from recollect.engines.compiler.writer import Buffer, Writer
+from recollect.engines.compiler.values import Buffer
+from recollect.engines.compiler.writer import Writer
 
 
 def emit_graph(
@@ -31,7 +32,7 @@ def emit_graph(
     for leaf in leaves:
         if leaf.shape == ():
             kernels.scalars[leaf.id] = w.load(kernels.buffers[leaf.id], affine.ZERO)
-    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes)
+    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes, late=w.late)
     kernels.run(plan, {i: target for i, (_, target) in arrays.items()})
     for value, target in [(kernels.e.at(n, ()), target) for n, target in scalars]:
         w.store(target, affine.ZERO, value)
@@ -92,7 +93,7 @@ def emit_body(
         kernels.buffers[leaf.id] = argument(f"%u{k}", leaf, many and not one)
     targets: list[Buffer | None] = []
     swapped = []
-    outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs]))
+    outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs], sums=w.late))
     over = replaced_in_place(state, outs)
     for k, (leaf, new) in enumerate(zip(state, outs[: len(state)], strict=True)):
         swap = new is not leaf and leaf.shape != () and not over[k] and not new.op.endswith("_in_place")

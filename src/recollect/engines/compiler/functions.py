@@ -11,7 +11,8 @@ from decimal import Decimal, getcontext
 import numpy as np
 
 from recollect.engines.compiler.graph import COMPARISONS, Node, Unsupported
-from recollect.engines.compiler.writer import Value, Writer
+from recollect.engines.compiler.values import Value
+from recollect.engines.compiler.writer import Writer
 
 
 def _parts_of_half_pi() -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from recollect.engines.compiler.plan import (
     Item,
     Plan,
 )
-from recollect.engines.compiler.writer import Buffer, Value
+from recollect.engines.compiler.values import Buffer, Value
 
 
 class Kernels(Control):
@@ -92,7 +92,7 @@ class Kernels(Control):
         elif vector:
             self.vector_loops(sizes, body)
         else:
-            self.loops(sizes, body, cost)
+            self.loops(sizes, body, cost, self.far_reads([*maps, *totals]))
         for n in maps:
             self.buffers[n.id] = buffers[n.id]
         for n in totals:

@@ -9,7 +9,7 @@ from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.nests import of_operands
 from recollect.engines.compiler.reductions import Reductions
-from recollect.engines.compiler.writer import Buffer, Value
+from recollect.engines.compiler.values import Buffer, Value
 
 
 class Lines(Reductions):
@@ -235,7 +235,8 @@ class Lines(Reductions):
         buffer = self.several[n.ins[0].id][n.params]
         if n.id in self.targets:
             whole = self.targets[n.id]
-            self._copy(buffer, whole, n.size)
+            if whole != buffer:
+                self._copy(buffer, whole, n.size)
             buffer = whole
         if n.shape == ():
             self.scalars[n.id] = self.w.load(buffer, affine.ZERO)

@@ -12,12 +12,15 @@ from recollect.engines.compiler.graph import OCTET, Graph, Node, Unsupported
 from recollect.engines.compiler.rules import is_key
 
 KEEP = frozenset(
-    "broadcast_in_dim reshape squeeze expand_dims transpose rev slice split concatenate stack tile unstack select_n "
-    "dynamic_slice dynamic_update_slice jit pjit closed_call cond scan while copy copy_p stop_gradient".split()
+    (
+        *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "rev", "slice", "split", "concatenate"),
+        *("stack", "tile", "unstack", "select_n", "dynamic_slice", "dynamic_update_slice", "copy", "copy_p"),
+        *("stop_gradient", "jit", "pjit", "closed_call", "cond", "scan", "while"),
+    )
 )
 """Operations whose results are among their operands, or whose own equations are seen one by one."""
 
-REFUSED = frozenset("clz mulhi shift_right_arithmetic bitcast_convert_type".split())
+REFUSED = frozenset(["clz", "mulhi", "shift_right_arithmetic", "bitcast_convert_type"])
 """Operations that would find other bits in a word than in a byte."""
 
 

@@ -9,6 +9,8 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from recollect.engines.compiler.functions import COST
 from recollect.engines.compiler.graph import PARTS, VIEWS, Graph, Node
 
@@ -23,6 +25,9 @@ OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"
 
 RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
+
+LEAST_PRODUCT, MOST_RESULTS = 512, 512
+"""In lanes, products of matrices with at least so many terms and at most so many results are stored."""
 
 FEW_ROWS = 4
 """A scatter to at most so many places is a choice in each element, one to more of them writes to those places."""
@@ -40,8 +45,11 @@ def same_places(n: Node) -> bool:
     return [s for s in n.shape if s > 1] == [s for s in n.ins[0].shape if s > 1]
 
 
-def contract(graph: Graph, outs: Sequence[Node]) -> list[Node]:
-    """The same outputs with a·b + c as one operation where the product has no other use, and nothing unused."""
+def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Node]:
+    """The same outputs with a·b + c as one operation where the product has no other use, and nothing unused.
+
+    ``sums``: whether all numbers are finite is asked of the sum of their products with 0: one instruction for each.
+    """
     order = reachable(outs)
     uses: dict[int, int] = {}
     for n in order:
@@ -72,6 +80,11 @@ def contract(graph: Graph, outs: Sequence[Node]) -> list[Node]:
             pair = product(n.ins[0])
             if pair:
                 made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
+        elif sums and n.op == "reduce" and n.params[0] == "and" and n.ins[0].op == "is_finite":
+            x = new[n.ins[0].ins[0].id]
+            zeros = graph.bcast(graph.const(np.float32(0)), x.shape, ())
+            total = graph.make("reduce", (x, zeros), n.shape, "f", ("sum", n.params[1], False))
+            made = graph.elementwise("eq", total, graph.const(np.float32(0)))
         if n.op == "scatter" and (_rows(n) > FEW_ROWS or _wide_window(n)):
             made = graph.make("scatter_many", ins, n.shape, n.dtype, n.params)
         if n.op == "dynamic_update_slice":
@@ -139,6 +152,26 @@ def _wide_window(n: Node) -> bool:
     return any(d in places and update.shape[w] > 1 for d, w in zip(axes, window, strict=True))
 
 
+def _is_product(n: Node) -> bool:
+    """Whether a reduction is a product of matrices for which memory of its own pays.
+
+    Several of its sums are then taken at once, rather than one after another where each is needed. A small product is
+    over before that matters, and one with a large result costs more by being read again.
+    """
+    long = len(n.ins) == 2 and n.shape != () and n.shape[-1] >= 4 and n.ins[0].size >= 8 * n.size
+    return long and n.ins[0].size >= LEAST_PRODUCT and n.size <= MOST_RESULTS
+
+
+def one_for_all(outs: Sequence[Node], leaves: Sequence[Node]) -> list[bool]:
+    """Which outputs are whole numbers that are the same for every lane, if these leaves are."""
+    known = {leaf.id for leaf in leaves}
+    for n in reachable(outs):
+        plain = n.op not in STORED_OPS and n.op not in OPAQUE and n.op not in VIEWS and n.op not in ("leaf", "reduce")
+        if (n.shape == () and n.dtype != "f" and plain and all(i.id in known for i in n.ins)) or n.op == "largest":
+            known.add(n.id)
+    return [n.id in known for n in outs]
+
+
 def reachable(outs: Sequence[Node]) -> list[Node]:
     """All nodes that the outputs need, inputs first."""
     seen: dict[int, Node] = {}
@@ -176,9 +209,10 @@ class Plan:
     Args:
         outs: output nodes; arrays among them are stored.
         lanes: runs in vector lanes, or 1.
+        late: whether an array is computed in the loop that reads it first, where one over the same space does.
     """
 
-    def __init__(self, outs: Sequence[Node], lanes: int):
+    def __init__(self, outs: Sequence[Node], lanes: int, late: bool = False):
         self.outs, self.lanes = list(outs), lanes
         self.order = reachable(outs)
         self.rank = {n.id: k for k, n in enumerate(self.order)}
@@ -191,7 +225,9 @@ class Plan:
         self.repairs: dict[int, Node] = {}  # output -> what is written in its place first
         self._decide()
         self._find_repairs()
-        self.items = list(self._schedule())
+        self.items = self._schedule()
+        if late:
+            self._postpone()
 
     # -- what is stored
 
@@ -210,7 +246,7 @@ class Plan:
         for n in self.order:
             scalar = n.shape == () and n.op not in VIEWS
             fixed[n.id] = n.op not in ("const", "leaf") and (scalar or n.op in STORED_OPS)
-            if n.op == "reduce" and self.lanes == 1:
+            if n.op == "reduce" and (self.lanes == 1 or _is_product(n)):
                 fixed[n.id] = True
         for n in self.order:
             needy: tuple[Node, ...] = ()
@@ -382,7 +418,7 @@ class Plan:
                 touches.append(set())
                 at[n.id] = len(items) - 1
                 continue
-            ready, reads = 0, self._reads(n)
+            ready, reads = 0, self.reads(n)
             for m, same in needs.values():
                 fused = same and items[at[m.id]].space == space and m.op != "reduce"
                 ready = max(ready, at[m.id] + (0 if fused else 1))
@@ -401,7 +437,34 @@ class Plan:
         items += [Item([n]) for n in later]
         return items
 
-    def _reads(self, n: Node) -> set[int]:
+    def _postpone(self) -> None:
+        """Move arrays to the loop that reads them first, if it then need not load them and no other must load more."""
+        needs = {n.id: self.needs(n) for item in self.items for n in item.nodes}
+        at = {n.id: k for k, item in enumerate(self.items) for n in item.nodes}
+        readers: dict[int, list[tuple[int, bool]]] = {}
+        for user, found in needs.items():
+            for m, (_, same) in found.items():
+                readers.setdefault(m, []).append((user, same))
+        for n in reversed(self.order):
+            k = at.get(n.id, -1)
+            if k < 0 or n.op == "reduce" or self.items[k].space is None or n.id not in readers:
+                continue
+            first = min(at[user] for user, _ in readers[n.id])
+            here, there = self.items[k], self.items[first]
+            if first <= k or there.space != here.space:
+                continue
+            if not all(same for user, same in readers[n.id] if at[user] == first):
+                continue
+            reads = self.reads(n)
+            rest = set().union(*(self.reads(m) for m in here.nodes if m is not n))
+            new = set().union(*(self.reads(m) for m in there.nodes))
+            if len(reads & rest) <= 1 + len(reads & new):
+                here.nodes.remove(n)
+                there.nodes.insert(0, n)
+                at[n.id] = first
+        self.items = [item for item in self.items if item.nodes]
+
+    def reads(self, n: Node) -> set[int]:
         """Leaves and stored arrays among what an element needs."""
         found: set[int] = set()
         seen: set[int] = set()

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 NAME = re.compile(r"%[A-Za-z_][A-Za-z0-9_]*")
+STORE = re.compile(r"  store \w+ \S+, ptr (%\w+), align \d+")
 ADDRESS = re.compile(r"  (%\w+) = getelementptr inbounds \w+, ptr (%\w+), i64 (\S+)")
 START = re.compile(r"([lw])(\d+):")
 
@@ -15,22 +16,25 @@ START = re.compile(r"([lw])(\d+):")
 def places(arrays: Mapping[str, int], lines: Sequence[str], still: bool = False) -> tuple[dict[str, int], int]:
     """Where each array begins in memory that they share, and how much that is, in bytes.
 
-    ``still``: whether those are placed, too, of which only constant places are used. Without, LLVM makes registers of
-    them.
+    ``still``: whether those are placed, too, of which only constant places are used, or of which nothing is read.
+    Without, LLVM makes registers of the former and nothing of the latter.
     """
-    loops, owner, spans, moving = _loops(lines), dict(zip(arrays, arrays, strict=True)), {}, set()
+    loops, owner, spans = _loops(lines), dict(zip(arrays, arrays, strict=True)), {}
+    moving, read = set(), set()
     for at, line in enumerate(lines):
         found = ADDRESS.match(line)
         if found and (array := owner.get(found[2])) is not None:
             owner[found[1]] = array
             if found[3].startswith("%") or array != found[2]:
                 moving.add(array)
+        elif not STORE.fullmatch(line):
+            read |= {owner[name] for name in NAME.findall(line) if name in owner}
         for name in NAME.findall(line):
             if (array := owner.get(name)) is not None:
                 first, last = loops[at]
                 low, high = spans.get(array, (first, last))
                 spans[array] = (min(low, first), max(high, last))
-    return _first_fit(arrays, {a: span for a, span in spans.items() if still or a in moving})
+    return _first_fit(arrays, {a: span for a, span in spans.items() if still or a in moving & read})
 
 
 def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:

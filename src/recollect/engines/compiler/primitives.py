@@ -76,7 +76,23 @@ def _custom(graph: Graph, e: Any, x: list[Node]) -> Any:
 
 @rule("custom_vmap_call")
 def _custom_vmap(graph: Graph, e: Any, x: list[Node]) -> Any:
+    """As for one run; but the largest of a number over all runs is that of the lanes, and one for all of them."""
+    if len(x) == 1 and x[0].shape == () and x[0].dtype == "i" and _is_the_largest_of_runs(e.params["rule"]):
+        return graph.make("largest", x, (), "i")
     return convert(graph, e.params["call"], x)
+
+
+def _is_the_largest_of_runs(rule: Any) -> bool:
+    """Whether a rule for mapped functions gives ``jnp.max`` over the mapped axis, and nothing else."""
+
+    def mapped(x: Any) -> Any:
+        found, batched = rule(2, ((), (True,)), (), (x,))
+        return x if any(jax.tree.leaves(batched)) else found
+
+    equations = jax.make_jaxpr(mapped)(jax.ShapeDtypeStruct((2,), np.int32)).jaxpr.eqns
+    while len(equations) == 1 and equations[0].primitive.name in ("jit", "pjit"):
+        equations = equations[0].params["jaxpr"].jaxpr.eqns
+    return [q.primitive.name for q in equations] == ["reduce_max"]
 
 
 @rule("cond")

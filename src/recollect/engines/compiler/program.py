@@ -1,6 +1,7 @@
 """`compile`: a step as a native function, and the memory that its state lives in."""
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,7 +54,9 @@ class Layout:
         leaves, found = jax.tree.flatten(tree)
         if found != self.tree:
             raise ValueError(f"expected a pytree like {self.tree}, got {found}")
-        numbers = (np.asarray(jax.random.key_data(x) if k is not None else x) for x, k in zip(leaves, self.keys, strict=True))
+        numbers = (
+            np.asarray(jax.random.key_data(x) if k is not None else x) for x, k in zip(leaves, self.keys, strict=True)
+        )
         return [x.astype(np.uint32) if octet else x for x, octet in zip(numbers, self.are_octets, strict=True)]
 
     def wrap(self, leaves: Sequence[Any]) -> Any:
@@ -113,12 +116,14 @@ class Step:
         ]
         self.outs = convert(self.graph, closed, self.leaves)
         self.seconds = {"trace": traced - start, "graph": time.perf_counter() - traced}
+        self.lock = threading.Lock()  # writing a step adds to its graph
 
     def emit(self, lanes: int, shared: Sequence[bool]) -> Emitted:
         """LLVM's text."""
         count = len(self.state.shapes)
         state, inputs = self.leaves[:count], self.leaves[count:]
-        return emit(self.graph, state, inputs, self.outs[:count], self.outs[count:], lanes, shared)
+        with self.lock:
+            return emit(self.graph, state, inputs, self.outs[:count], self.outs[count:], lanes, shared)
 
 
 class Program:
@@ -223,7 +228,8 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     """Compile ``step(state, *inputs) -> (state, outputs)`` for one run.
 
     Args:
-        step: a pure JAX function, any derivatives inside it; its arrays float32, int32, uint32, uint8 (given and returned as uint32), bool or random keys.
+        step: a pure JAX function, any derivatives inside it; its arrays float32, int32, uint32, uint8 (which
+            calls take and return as uint32), bool or random keys.
         state: an example of the state, whose numbers are the first ones.
         inputs: examples of the inputs.
         memory: of another compiled step on the same state, to share it.

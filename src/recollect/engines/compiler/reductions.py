@@ -7,7 +7,8 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import PARTS, Node, node
 from recollect.engines.compiler.nests import Nests
-from recollect.engines.compiler.writer import STORED, VECTOR, Buffer, Value, Writer, ramp_mask
+from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value, ramp_mask
+from recollect.engines.compiler.writer import Writer
 
 IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
 
@@ -69,7 +70,7 @@ class Reductions(Nests):
                 w.put(slot, w.widen(new) if wide else new)
 
         cost = (sum(self.plan.cost.get(i.id, 1.0) for i in n.ins) + 1) * len(places)
-        self.loops(counts, body, cost)
+        self.loops(counts, body, cost, self.far_reads([n]) * len(places))
         return [w.get(slot, n.dtype, wide) for slot in slots]
 
     def _in_parts(self, n: Node, places: list[Place]) -> list[Value]:
@@ -167,12 +168,12 @@ class Reductions(Nests):
             self.buffers[n.id] = buffer
             return
         if w.lanes > 1:
-            groups = [(d,) for d in range(len(n.shape))]
-            self.loops(
-                list(n.shape),
-                lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at))),
-                self.plan.cost[n.id],
-            )
+            if w.late:
+                body = lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at)))  # noqa: E731
+                reads = min(16, math.prod(self._reduced(n))) * self.far_reads([n])
+                self.loops(list(n.shape), body, self.plan.cost[n.id], reads)
+            else:
+                self._reduce_in_lanes(n, buffer)
             self.buffers[n.id] = buffer
             return
         partial = n.params[2]
@@ -226,6 +227,30 @@ class Reductions(Nests):
 
         nest({})
         self.buffers[n.id] = buffer
+
+    def _reduce_in_lanes(self, n: Node, buffer: Buffer) -> None:
+        """`JAM` neighbours at once along the last axis; partial sums are side by side already, and go one by one."""
+        w, last = self.w, n.shape[-1]
+        jam = 1 if n.params[2] else min(JAM, last)
+
+        def write(outer: list[Index], first: Index, many: int) -> None:
+            places = [(*outer, affine.add(first, affine.number(k))) for k in range(many)]
+            for at, value in zip(places, self.reduce_many(n, places), strict=True):
+                w.store(buffer, affine.linear(n.shape, at), value)
+
+        def nest(outer: list[Index]) -> None:
+            if len(outer) < len(n.shape) - 1:
+                with w.loop(n.shape[len(outer)]) as i:
+                    nest([*outer, i])
+                return
+            whole = last - last % jam
+            with w.loop(whole, jam) as i:
+                write(outer, i, jam)
+            if last > whole:
+                with w.loop(1) as i:
+                    write(outer, affine.add(i, affine.number(whole)), last - whole)
+
+        nest([])
 
     def _turned(self, n: Node) -> Node | None:
         """A sum of products, neither factor of which runs along the last axis, with one of them turned so that it does.

@@ -2,8 +2,8 @@
 
 A *block* is 32 runs, the threads of a warp. Element e of an array of theirs is 32 numbers side by side, so that one
 instruction of a warp reads one line of memory: ``block · bytes + offset + (32 e + lane) · size``. All but the block and
-the lane are constants of the code. Nothing here is of a GPU but that order: `ptx` writes the entries, for one or for the
-processor that this runs on, where the threads come one after the other.
+the lane are constants of the code. Nothing here is of a GPU but that order: `ptx` writes the entries, for one or for
+the processor that this runs on, where the threads come one after the other.
 """
 
 import dataclasses
@@ -11,16 +11,25 @@ from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import pool
 from recollect.engines.compiler.affine import Index
-from recollect.engines.compiler.emission import emit_body
+from recollect.engines.compiler.emission import Body, emit_body
 from recollect.engines.compiler.functions import LIBM
 from recollect.engines.compiler.graph import Node, Unsupported
 from recollect.engines.compiler.plan import reachable
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.program import Layout, Step
-from recollect.engines.compiler.writer import BYTES, STORED, TYPES, Buffer, Value, Writer
+from recollect.engines.compiler.values import BYTES, STORED, TYPES, Buffer, Value
+from recollect.engines.compiler.writer import Writer
 
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
+
+OFTEN, ONCE = (100, 16, 12), (0, 1, 0)
+"""As `writer.WRITTEN_OUT`, and the loads that a thread should have under way at once, since each takes hundreds of
+cycles. What runs once is to compile quickly."""
+
+TOGETHER = "  ; together"
+"""Stands where threads wait for one another before each step, so that they are in the same part of the code, where a
+target can; without, each would fetch its own."""
 
 OWN = 1 << 12
 """Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
@@ -29,10 +38,15 @@ OWN = 1 << 12
 class ThreadWriter(Writer):
     """Writes the lanes' code for one lane."""
 
-    def __init__(self, often: bool = True) -> None:
+    def __init__(self, written_out: tuple[int, int, int], near: Mapping[int, int] | None = None) -> None:
         super().__init__(BLOCK)
-        self.way = "thread" if often else "once"
+        self.written_out, self.late, self.alone = written_out[:2], True, True
+        self.in_flight = written_out[2]
+        self.tiny = 4 if written_out[0] else 1  # LLVM makes registers of such arrays
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
+        self.near: dict[str, tuple[int, int]] = {}  # name, place and bytes an element of those in the near memory
+        self.names: list[str] = []  # of all arrays, as they were made
+        self._places = near or {}
         self.widths: dict[str, int] = {}  # name and bytes an element of those in the scratch space
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
@@ -50,9 +64,14 @@ class ThreadWriter(Writer):
         del wide
         return ""
 
-    def array(self, size: int, kind: str) -> tuple[Buffer, int]:
-        """Memory of this thread, or in the scratch space."""
+    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
+        """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
+        del shared
         name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
+        self.names.append(name)
+        if (place := self._places.get(len(self.names) - 1)) is not None:
+            self.near[name] = (place, BYTES[kind])
+            return Buffer(name, kind, True), 0
         if needed > OWN:
             self.widths[name] = BYTES[kind]
             return Buffer(name, kind, True), needed
@@ -62,6 +81,10 @@ class ThreadWriter(Writer):
     def stride(self, buffer: Buffer) -> int:
         """Runs lie side by side, but for what is a thread's own."""
         return BLOCK if buffer.lanes and not buffer.own else 1
+
+    def is_far(self, buffer: Buffer) -> bool:
+        """States, and what does not fit into faster memory."""
+        return buffer.lanes and not buffer.own and buffer.pointer not in self.near
 
     def align(self, buffer: Buffer) -> int:
         """Of one element."""
@@ -99,6 +122,10 @@ class ThreadWriter(Writer):
             return
         with self.branch(where.text):
             self._scatter_one(buffer, at, value)
+
+    def largest(self, value: Value) -> Value:
+        """Of one lane."""
+        return value
 
     def any(self, value: Value) -> str:
         """Of one lane."""
@@ -140,7 +167,9 @@ class Offsets:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """The work of one thread: ``@{name}_thread(thread, arena, given, shared, scratch, runs, count)``.
+    """The work of one thread: ``@{name}_thread(thread, near, arena, given, shared, scratch, runs, count)``.
+
+    ``near``: fast memory of the 32 threads of a block, which lasts as long as the call.
 
     ``arena``: blocks of two regions of `Offsets` of the state, of which the first holds it between calls. ``given``:
     blocks of the inputs that differ from run to run. ``shared``: 4 bytes for each element of the others.
@@ -150,13 +179,17 @@ class Kernel:
     text: str
     scratch: int  # bytes a block
     own: int  # bytes that a thread has for itself
+    near: int  # bytes of the near memory a thread
     kernels: int
 
 
-def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bool = True) -> Kernel:
+def emit_thread(
+    step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int, int] = OFTEN, near: int = 0
+) -> Kernel:
     """A step, which has no outputs, as the work of one thread.
 
-    ``often``: whether speed is worth longer code, which takes longer to compile.
+    ``written_out``: as `OFTEN`. ``near``: how much fast memory there is, in bytes a thread, for arrays
+    that are read and written most.
 
     Raises:
         Unsupported: for what a GPU cannot do with the processor's bits.
@@ -165,15 +198,32 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
         raise Unsupported(why)
     if step.outputs.shapes:
         raise ValueError("a step for a GPU changes its state and has no outputs")
-    w, count = ThreadWriter(often), len(step.state.shapes)
+    with step.lock:
+        return _emit(step, shared, name, written_out, near)
+
+
+def _emit(step: Step, shared: Sequence[bool], name: str, written_out: tuple[int, int, int], near: int) -> Kernel:
+    count = len(step.state.shapes)
     state, inputs = step.leaves[:count], step.leaves[count:]
-    body = emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
+
+    def written(w: ThreadWriter) -> Body:
+        return emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
+
+    w = ThreadWriter(written_out)
+    body = written(w)
     own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
+    # Low places are those that most arrays share. Where an array is decides how its elements are addressed: once more.
+    chosen = {k: own[x] for k, x in enumerate(w.names) if x in own and own[x] + w.arrays[x] <= near}
+    if chosen:
+        w = ThreadWriter(written_out, chosen)
+        body = written(w)
+        own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
+    near = near if chosen else 0
     far, far_bytes = pool.places(dict(body.scratch), w.scopes[0].lines, still=True)
     text = [
         *(line.replace("@g", f"@{name}_g") for line in w.tables.values()),
-        f"define internal void @{name}_thread(i64 %thread, ptr noalias %arena, ptr noalias %given, "
-        "ptr noalias %shared, ptr noalias %scratch, i64 %runs, i64 %count) #0 {",
+        f"define internal void @{name}_thread(i64 %thread, ptr noalias %near, ptr noalias %arena, "
+        "ptr noalias %given, ptr noalias %shared, ptr noalias %scratch, i64 %runs, i64 %count) #0 {",
         "entry:",
         *(line.replace("align 64", "align 4") for line in w.allocas),
         *_own(w.arrays, own, own_bytes),
@@ -186,6 +236,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
         *_regions(step.state),
         *_inputs(step.inputs, shared),
         *_scratch(far, far_bytes, w.widths),
+        *_near(w.near),
         "  br label %head",
         "head:",
         "  %k = phi i64 [ 0, %first ], [ %next, %last ]",
@@ -194,6 +245,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
         "  %more = icmp ult i64 %k, %count",
         "  br i1 %more, label %body, label %done",
         "body:",
+        TOGETHER,
         *_pointers(step.state, body.swapped),
         *(line.replace("@g", f"@{name}_g") for line in w.scopes[0].lines),
         "  br label %last",
@@ -208,7 +260,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", often: bo
         "}",
         *sorted(w.declared),
     ]
-    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes, len(body.plan.items))
+    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes, near, len(body.plan.items))
 
 
 def _regions(layout: Layout) -> list[str]:
@@ -251,6 +303,17 @@ def _own(arrays: Mapping[str, int], places: Mapping[str, int], total: int) -> li
     lines = [f"  {name} = alloca [{size} x i8], align 16" for name, size in arrays.items() if name not in places]
     lines.append(f"  %pool = alloca [{max(total, 16)} x i8], align 16")
     return lines + [f"  {name} = getelementptr inbounds i8, ptr %pool, i64 {at}" for name, at in places.items()]
+
+
+def _near(places: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Fast memory, a block's threads side by side."""
+    lines = [
+        "  %near_4 = getelementptr inbounds i8, ptr %near, i64 %lane4",
+        "  %near_1 = getelementptr inbounds i8, ptr %near, i64 %lane",
+    ]
+    for name, (at, width) in places.items():
+        lines.append(f"  {name} = getelementptr inbounds i8, ptr %near_{width}, i64 {at * BLOCK}")
+    return lines
 
 
 def _scratch(places: Mapping[str, int], total: int, widths: Mapping[str, int]) -> list[str]:

@@ -8,66 +8,17 @@ Each loop is a scope with lines and known values of its own. Code is put into th
 variables exist: that is where it is computed once.
 """
 
-import dataclasses
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
+from recollect.engines.compiler.values import BYTES, SMALL, STORED, TYPES, VECTOR, Buffer, Scope, Value, literal
 
-TYPES = {"f": "float", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
-STORED = {"f": "float", "i": "i32", "u": "i32", "b": "i8"}
-BYTES = {"f": 4, "i": 4, "u": 4, "b": 1}
-
-VECTOR = 16
-"""Elements of a vector along the units of a single run."""
-
-SMALL = 4096
-"""Bytes of an array of one step that lies on the stack; larger ones are in the scratch space."""
-
-
-class Value(NamedTuple):
-    """The name or number of something computed."""
-
-    text: str
-    kind: str
-    wide: bool
-
-
-class Buffer(NamedTuple):
-    """An array in memory; ``lanes``: with the lanes of a vector innermost; ``own``: of one thread of a GPU alone."""
-
-    pointer: str
-    kind: str
-    lanes: bool
-    own: bool = False
-
-
-@dataclasses.dataclass
-class Scope:
-    """The lines of one loop's body (or of the function), and what has been computed in it."""
-
-    depth: int
-    vector: str | None = None  # the loop variable that runs along the vector
-    mask: str | None = None  # of a last vector that is not full
-    lines: list[str] = dataclasses.field(default_factory=list)
-    known: dict[Any, Any] = dataclasses.field(default_factory=dict)
-    fence: bool = False  # what is computed here must stay: a branch
-
-
-def literal(kind: str, value: Any) -> str:
-    """A constant as LLVM writes it; floats by their bits."""
-    if kind == "f":
-        bits = struct.unpack("<Q", struct.pack("<d", float(np.float32(value))))[0]
-        return f"0x{bits:016X}"
-    if kind == "b":
-        return "true" if value else "false"
-    return str(int(np.int64(value)) if kind == "l" else int(np.asarray(value).astype(np.int64)) & 0xFFFFFFFF)
+WRITTEN_OUT = {"lanes": (100, 8), "single": (8, 8)}
+"""Of a loop's body that is written out several times rather than looped over: instructions, and turns at most."""
 
 
 class Writer:
@@ -75,7 +26,11 @@ class Writer:
 
     def __init__(self, lanes: int):
         self.lanes = lanes
-        self.way = "lanes" if lanes > 1 else "single"
+        self.alone = lanes == 1  # whether a branch or a loop is taken by one run, not by all of a vector
+        self.late = False  # whether `plan` does what threads of a GPU gain from
+        self.in_flight = 0  # loads that should be under way at once, even if that takes long code
+        self.tiny = 1  # turns of a loop that is always written out
+        self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
         self.allocas: list[str] = []
@@ -291,10 +246,13 @@ class Writer:
 
     # -- memory
 
-    def array(self, size: int, kind: str) -> tuple[Buffer, int]:
-        """Memory for an array of this step: on the stack, or else how many bytes of it the caller provides."""
-        many = self.lanes > 1
-        count = max(1, size) * self.lanes
+    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
+        """Memory for an array of this step: on the stack, or else how many bytes of it the caller provides.
+
+        ``shared``: one for all lanes.
+        """
+        many = self.lanes > 1 and not shared
+        count = max(1, size) * (self.lanes if many else 1)
         name = f"%b{self.serial()}"
         buffer, needed = Buffer(name, kind, many), count * BYTES[kind]
         if needed > SMALL * (VECTOR if many else 1):
@@ -306,6 +264,11 @@ class Writer:
     def stride(self, buffer: Buffer) -> int:
         """How many elements of memory lie between two elements of an array of one run."""
         return self.lanes if buffer.lanes else 1
+
+    def is_far(self, buffer: Buffer) -> bool:
+        """Whether a load takes so long that others should be under way."""
+        del buffer
+        return False
 
     def align(self, buffer: Buffer) -> int:
         """What the address of an element (of its lanes) is a multiple of, in bytes."""
@@ -363,6 +326,7 @@ class Writer:
         step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
         if buffer.lanes or step:
             value = self.widen(value)
+        assert buffer.lanes or step or not value.wide, "a value of each lane has no place where there is one for all"
         if step not in (0, 1):
             self.scatter(buffer, self.index_value(place), value, None)
             return
@@ -397,8 +361,20 @@ class Writer:
         far = self.cast("zext", at, "l")
         return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
 
+    def moved(self, buffer: Buffer, at: Value) -> Buffer:
+        """The memory from a computed place on that is the same for all lanes."""
+        stride = self.stride(buffer)
+        far = self.cast("zext", at if stride == 1 else self.do("mul", at, self.const("i", stride)), "l")
+        kind = STORED[buffer.kind]
+        return buffer._replace(pointer=self.new(f"getelementptr inbounds {kind}, ptr {buffer.pointer}, i64 {far.text}"))
+
+    def _where(self, where: Value | None, value: Value, otherwise: Callable[[], Value]) -> Value:
+        return value if where is None else self.choose(where, value, otherwise())
+
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """Elements at computed places."""
+        if buffer.lanes and not at.wide:
+            return self.load(self.moved(buffer, at), affine.ZERO)
         wide = at.wide or buffer.lanes
         kind, where = buffer.kind, self._addresses(buffer, at)
         t = self.type(kind, wide, STORED)
@@ -419,6 +395,10 @@ class Writer:
 
     def scatter(self, buffer: Buffer, at: Value, value: Value, where: Value | None) -> None:
         """Put elements at computed places, those for which ``where`` holds."""
+        if buffer.lanes and not at.wide:
+            there = self.moved(buffer, at)
+            self.store(there, affine.ZERO, self._where(where, value, lambda: self.load(there, affine.ZERO)))
+            return
         wide = at.wide or buffer.lanes
         kind = buffer.kind
         value = self.widen(value) if wide else value
@@ -465,6 +445,14 @@ class Writer:
         bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
         return self.new(f"icmp eq i{self.width} {bits}, -1")
 
+    def largest(self, value: Value) -> Value:
+        """The largest of a whole number over the lanes: one for all of them."""
+        if not value.wide or self.lanes == 1:
+            return value
+        name, t = f"@llvm.vector.reduce.smax.v{self.width}i32", self.type("i", True)
+        self.declared.add(f"declare i32 {name}({t})")
+        return Value(self.new(f"call i32 {name}({t} {value.text})"), "i", False)
+
     def fold(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
         """The elements of a vector combined as a tree: halves together until one is left."""
         width = self.width
@@ -476,13 +464,3 @@ class Writer:
             value = combine(value, Value(other, value.kind, True))
             half //= 2
         return Value(self.new(f"extractelement {t} {value.text}, i32 0"), value.kind, False)
-
-
-def ramp_mask(width: int, count: int) -> str:
-    """A constant mask with the first ``count`` elements set."""
-    return "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(width)) + ">"
-
-
-def shape_text(shape: Sequence[int]) -> str:
-    """A shape for comments."""
-    return "x".join(map(str, shape)) or "scalar"

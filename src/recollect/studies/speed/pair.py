@@ -1,4 +1,4 @@
-"""``recollect bench train --env … --set …``: steps per second of any agent in any JAX environment, through ``train``."""
+"""``recollect bench train --env … --set …``: the speed of any agent in any JAX environment, through ``train``."""
 
 import dataclasses
 import operator
@@ -45,7 +45,7 @@ class Pair:
 
 
 def _calls(agent: Agent, env: Environment[Any], runs: int, engine: str, records: int) -> Iterator[tuple[int, ...]]:
-    """Steps, nanoseconds by the clock and nanoseconds of this process's processors, of each call; the first compiles."""
+    """Steps of each call, and nanoseconds by the clock and of this process's own time; the first call compiles."""
     reports = batch.train_iter(agent, env, EPISODES, range(runs), engine=engine, records_per_call=records)
     clocks, before = (time.perf_counter_ns, time.process_time_ns), 0
     start = [clock() for clock in clocks]
@@ -151,5 +151,7 @@ def everything(
         for case, changed in variants(pair):
             report(f"{case['option']} {case['value']:,}")
             row = speed(*changed.made(), min(16, max(runs)), chosen.engine, seconds / 2)
-            found["growth"].append(case | {k: row[k] for k in ("engine", "runs", "steps_per_second", "of_processor_time")})
+            found["growth"].append(
+                case | {k: row[k] for k in ("engine", "runs", "steps_per_second", "of_processor_time")}
+            )
     return found

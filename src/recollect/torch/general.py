@@ -1,0 +1,247 @@
+"""recollect's default agent, ``GeneralActorCritic``, as a PyTorch module."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from recollect.agents.episode_memory import AGES, EpisodeMemory
+from recollect.agents.general import FARTHEST, GeneralActorCritic
+from recollect.agents.networks import NormedNetwork
+from recollect.agents.scaling import RESOLUTION
+from recollect.agents.trace_units import TraceUnits
+from recollect.torch import kernel
+from recollect.torch.policy import LAWS, Policy, Step, action_features, draw_action, sizes
+
+PARTS = {
+    "memory": EpisodeMemory,
+    "units": TraceUnits,
+    "network": NormedNetwork,
+    "query_network": NormedNetwork,
+    "write_network": NormedNetwork,
+}
+"""The agent's parts that the module knows; one of your own has to be written in PyTorch by you."""
+
+
+class GeneralState(NamedTuple):
+    """What the agent carries through an episode, for a batch of environments.
+
+    Attributes:
+        memory: the reservoirs; their items are observations as they came, and beside them the time step of each.
+        units: [batch, 4, units], the trace units: the critic's real and imaginary parts, the actor's.
+        previous: [batch, outputs], the action before as the networks see it; zeros where an episode begins.
+        time: [batch] int64, steps of the episode so far.
+    """
+
+    memory: kernel.State
+    units: Tensor
+    previous: Tensor
+    time: Tensor
+
+    def to(self, device: torch.device | str) -> "GeneralState":
+        """The same on another device."""
+        return GeneralState(self.memory.to(device), *(part.to(device) for part in self[1:]))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The tensors by name, for ``torch.save`` or ``safetensors``."""
+        return {**self.memory.state_dict(), "units": self.units, "previous": self.previous, "time": self.time}
+
+    @classmethod
+    def from_state_dict(cls, tensors: Mapping[str, Tensor]) -> "GeneralState":
+        """What ``state_dict`` gave."""
+        rest = ("units", "previous", "time")
+        if missing := [name for name in rest if name not in tensors]:
+            raise ValueError(f"the tensors {', '.join(missing)} are missing; there are {sorted(tensors)}")
+        own = {name: tensor for name, tensor in tensors.items() if name not in rest}
+        return cls(kernel.State.from_state_dict(own), *(tensors[name] for name in rest))
+
+
+class Normed(nn.ModuleList):
+    """`recollect.agents.networks.NormedNetwork`: hidden layers affine, normalised, leaky-rectified; the last affine."""
+
+    def __init__(self, sizes: list[tuple[int, int]]):
+        super().__init__(nn.Linear(into, out) for out, into in sizes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs."""
+        for k, layer in enumerate(self):
+            x = layer(x if k == 0 else functional.leaky_relu(functional.layer_norm(x, x.shape[-1:]), 0.01))
+        return x
+
+
+class Units(nn.Module):
+    """`recollect.agents.trace_units.TraceUnits`: h ← λ h + W x in complex numbers, as pairs of real ones."""
+
+    nu: Tensor
+    theta: Tensor
+    weight_re: Tensor
+    weight_im: Tensor
+    pace: Tensor
+
+    def __init__(self, units: TraceUnits, inputs: int):
+        super().__init__()
+        self.sluggishness = units.sluggishness
+        for name in ("nu", "theta"):
+            self.register_parameter(name, nn.Parameter(torch.zeros(units.units)))
+        for name in ("weight_re", "weight_im"):
+            self.register_parameter(name, nn.Parameter(torch.zeros(units.units, inputs)))
+        pace = torch.from_numpy(units.sluggishness * units.time_constants())
+        self.register_buffer("pace", pace, persistent=False)
+
+    def forward(self, x: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+        """What the units hold after one more input, [batch, 2, units], and the features [batch, 2 · units] of it."""
+        size = torch.exp(-torch.exp(self.nu / self.sluggishness))
+        re, im = size * torch.cos(self.theta / self.pace), size * torch.sin(self.theta / self.pace)
+        h_re, h_im = held[:, 0], held[:, 1]
+        h_re, h_im = (
+            re * h_re - im * h_im + functional.linear(x, self.weight_re),
+            re * h_im + im * h_re + functional.linear(x, self.weight_im),
+        )
+        scale = torch.sqrt(1 - size * size)
+        return torch.stack([h_re, h_im], 1), torch.cat([scale * h_re, scale * h_im], -1)
+
+
+class GeneralPolicy(Policy, agent=GeneralActorCritic):
+    """``GeneralActorCritic`` without its learning; ``from_agent`` and ``from_learner`` make it.
+
+    A step's ``value`` is [batch, horizons], each in units of its horizon's returns; ``recalled`` is in standard units.
+    What the agent has seen observations to be like is part of the module: ``observed_mean``, ``observed_deviation``.
+    """
+
+    outputs: int
+    observed_mean: Tensor
+    observed_deviation: Tensor
+    peaks: Tensor
+
+    def __init__(self, agent: GeneralActorCritic, weights: Mapping[str, Tensor]):
+        for name, part in PARTS.items():
+            if type(getattr(agent, name)) is not part:
+                raise ValueError(f"{name}={getattr(agent, name)!r} has no PyTorch form; a {part.__name__} has")
+        if agent.memory.law not in LAWS:
+            raise ValueError(
+                f"memory law {agent.memory.law!r} has no PyTorch form; choices that have: {', '.join(map(repr, LAWS))}"
+            )
+        super().__init__(agent, sizes(weights, "write")[0][1])
+        own = {name: Normed(sizes(weights, name)) for name in ("critic.network", "actor.policy", "actor.query")}
+        inputs = weights["actor.units.weight_re"].shape[1]
+        self.outputs = sizes(weights, "actor.policy")[-1][0]
+        critic_units, actor_units = Units(agent.units, inputs), Units(agent.units, inputs)
+        self.critic = nn.ModuleDict({"units": critic_units, "network": own["critic.network"]})
+        self.actor = nn.ModuleDict({"units": actor_units, "policy": own["actor.policy"], "query": own["actor.query"]})
+        self.write = Normed(sizes(weights, "write"))
+        mean, variance = weights["scales.observation.mean"], weights["scales.observation.variance"]
+        deviation = variance.clamp(min=0.0).sqrt()
+        self.register_buffer("observed_mean", mean.clone())
+        self.register_buffer("observed_deviation", torch.where(deviation > RESOLUTION * mean.abs(), deviation, 1.0))
+        self.register_buffer("peaks", torch.from_numpy(np.log(np.asarray(AGES, np.float32))), persistent=False)
+        self.scales = {name: tensor for name, tensor in weights.items() if name.startswith("scales.")}
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                parameter.copy_(weights[name])
+
+    def initial_state(self, batch: int) -> GeneralState:
+        """Nothing remembered, for ``batch`` environments, on the module's device."""
+        agent, device = self.agent, self.mean.device
+        return GeneralState(
+            kernel.init(LAWS[agent.memory.law], batch, agent.memory_size, self.features + 1, device=device),
+            torch.zeros(batch, 4, agent.units.units, device=device),
+            torch.zeros(batch, self.outputs, device=device),
+            torch.zeros(batch, dtype=torch.int64, device=device),
+        )
+
+    def forward(
+        self,
+        observation: Tensor,
+        state: GeneralState,
+        done: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        uniforms: Tensor | None = None,
+    ) -> Step:
+        """Recall, act, store; ``done``: [batch], where the observation begins an episode."""
+        observation, u = self.inputs(observation, generator, uniforms)
+        self._check(observation, state, done)
+        if done is not None:
+            state = _begun(state, done.to(torch.bool))
+        stored, here = state.memory, self.standard(observation)
+        inputs = torch.cat([here, state.previous], -1)
+        critic_held, seen = self.critic["units"](inputs, state.units[:, :2])
+        value = self.critic["network"](torch.cat([inputs, seen], -1))
+        actor_held, features = self.actor["units"](inputs, state.units[:, 2:])
+        there = torch.where(stored.filled[..., None], self.standard(stored.items[..., :-1]), 0.0)
+        keys = torch.cat([there, self.age_features(state.time[:, None] - stored.items[..., -1])], -1)
+        q = self.actor["query"](torch.cat([inputs, features], -1))
+        matches = torch.where(stored.filled, (keys * q[:, None]).sum(-1), -torch.inf)
+        empty = ~stored.filled.any(-1, keepdim=True)
+        slot = kernel.draw(torch.where(empty, 0.0, matches), u[:, 0])
+        recalled = there.gather(1, slot[:, None, None].expand(-1, 1, self.features))[:, 0]  # zeros in an empty slot
+        logits = self.actor["policy"](torch.cat([inputs, features, recalled], -1))
+        last = u.shape[1] - self.agent.actions.draws
+        action = draw_action(self.agent.actions, logits, u[:, last:])
+        after = GeneralState(
+            self._store(state, observation, here, there, u[:, 1:last]),
+            torch.cat([critic_held, actor_held], 1).detach(),
+            action_features(self.agent.actions, action, self.outputs).to(logits.dtype),
+            state.time + 1,
+        )
+        return Step(action, logits, value, recalled, after)
+
+    def standard(self, observation: Tensor) -> Tensor:
+        """Observations in standard units."""
+        return ((observation - self.observed_mean) / self.observed_deviation).clamp(-FARTHEST, FARTHEST)
+
+    def age_features(self, age: Tensor) -> Tensor:
+        """`recollect.agents.episode_memory.age_features`: how near an age is to each of ``AGES``."""
+        peaks, place = self.peaks, age.clamp(min=1.0).log()[..., None]
+        gaps = torch.cat([peaks[:1] + 1.0, peaks[1:] - peaks[:-1], torch.ones_like(peaks[:1])])
+        before, after = torch.cat([-torch.ones_like(peaks[:1]), peaks[:-1]]), torch.cat([peaks[1:], peaks[-1:]])
+        rising, falling = (place - before) / gaps[:-1], (after - place) / gaps[1:]
+        # Beyond the last peak there is nothing to fall to.
+        last = torch.arange(len(AGES), device=peaks.device) == len(AGES) - 1
+        return torch.where(last, rising, torch.minimum(rising, falling)).clamp(0.0, 1.0)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The parameters by their names in JAX, for ``from_torch`` and ``save_weights``."""
+        learned = {name: parameter.detach().clone() for name, parameter in self.named_parameters()}
+        return learned | {name: tensor.clone() for name, tensor in self.scales.items()}
+
+    @torch.no_grad()
+    def _store(self, state: GeneralState, x: Tensor, here: Tensor, there: Tensor, u: Tensor) -> kernel.State:
+        memory, stored = self.agent.memory, state.memory
+        log_weight = functional.logsigmoid(self.write(here)[:, 0])
+        if memory.radius is not None:
+            near = (there - here[:, None]).square().sum(-1) <= memory.radius**2
+            log_weight = torch.where((stored.filled & near).any(-1), -torch.inf, log_weight)
+        log_weight = torch.where(x.isfinite().all(-1), log_weight, -torch.inf)
+        item = torch.cat([x, state.time[:, None].to(x.dtype)], -1)
+        return kernel.add(LAWS[memory.law], stored, item, log_weight, u)
+
+    def _check(self, observation: Tensor, state: Any, done: Tensor | None) -> None:
+        if not isinstance(state, GeneralState):
+            raise TypeError(f"the state must be a GeneralState, initial_state's, got a {type(state).__name__}")
+        batch, n = observation.shape[0], self.agent.memory_size
+        expected = {"items": (batch, n, self.features + 1), "units": (batch, 4, self.agent.units.units)}
+        expected |= {"previous": (batch, self.outputs), "time": (batch,)}
+        got = {"items": state.memory.items, "units": state.units, "previous": state.previous, "time": state.time}
+        for name, shape in expected.items():
+            if got[name].shape != shape:
+                raise ValueError(f"the state's {name} must be {list(shape)} here, got {list(got[name].shape)}")
+            if got[name].device != observation.device:
+                raise ValueError(
+                    f"the state is on {got[name].device} but the module on {observation.device}: move it with .to(...)"
+                )
+        if done is not None and done.shape != (batch,):
+            raise ValueError(f"done must be [{batch}], one per row, got {list(done.shape)}")
+
+
+def _begun(state: GeneralState, when: Tensor) -> GeneralState:
+    """Nothing remembered where ``when`` is true."""
+    return GeneralState(
+        kernel.clear(state.memory, when),
+        torch.where(when[:, None, None], 0.0, state.units),
+        torch.where(when[:, None], 0.0, state.previous),
+        torch.where(when, 0, state.time),
+    )
