@@ -71,7 +71,7 @@ class GymnaxEnvironment(Adapted):
 
 def _vector(space: Any, place: str) -> tuple[int, Encoder]:
     """Length of the vector that observations of a gymnax space become, and what makes them so."""
-    from gymnax.environments import spaces
+    from gymnax.environments import spaces  # pyright: ignore[reportMissingImports]
 
     if isinstance(space, spaces.Discrete):
         return space.n, lambda x: jax.nn.one_hot(x, space.n)

@@ -57,6 +57,6 @@ class XMiniGridEnvironment(Adapted):
 
 def _kinds() -> tuple[int, int]:
     """How many tiles and colours there are."""
-    from xminigrid.core.constants import NUM_COLORS, NUM_TILES
+    from xminigrid.core.constants import NUM_COLORS, NUM_TILES  # pyright: ignore[reportMissingImports]
 
     return NUM_TILES, NUM_COLORS
