@@ -2,7 +2,6 @@
 
     python benchmarks/gpu.py bits            # a GPU and the processor, bit for bit
     python benchmarks/gpu.py kernels         # steps per second of kernels alone, by runs and by ways to compile them
-    python benchmarks/gpu.py last            # both of these, training with the best of the ways
     python benchmarks/gpu.py train           # through `train`, warm, and where the time goes
     python benchmarks/gpu.py paper           # the paper's pair with its own kernel; 256 runs of figure 5 to the end
     python benchmarks/gpu.py one tmaze 32768 100   # one launch, for a profiler
@@ -43,7 +42,6 @@ PAIRS = {
 }
 ENDLESS = (2**30, 2**23, 2**31 - 1, 2**31 - 1)
 REPORT = {}
-BEST = {}
 
 
 def say(*words):
@@ -73,7 +71,7 @@ def bits(args):
     gpu = cuda_driver.device()
     for name, (agent, _) in PAIRS.items():
         shared = (True,) * len(leaves_of(agent))
-        program = GridProgram(gpu, _step_of(name), shared, near=gpu.near)
+        program = GridProgram(gpu, _step_of(name), shared)
         _compare(name, program, Program(_step_of(name), 16, shared))
 
 
@@ -98,41 +96,32 @@ def _compare(name, program, processor, count=96):
 
 
 WAYS = {
-    "plain": {},
-    "0": {"written_out": (100, 16, 0)},
-    "24": {"written_out": (100, 16, 24)},
-    "far": {"near": 0},
-    "24, streamed": {"written_out": (100, 16, 24), "streamed": True},
-    "128 registers": {"registers": 128, "together": 512, "near": 448},
-    "0, 128 registers": {"written_out": (100, 16, 0), "registers": 128, "together": 512, "near": 448},
-    "far, 128 registers": {"registers": 128, "together": 512, "near": 0},
+    "300": {},
+    "100": {"written_out": (100, 8)},
+    "30": {"written_out": (30, 8)},
+    "100, 168 registers": {"written_out": (100, 8), "registers": 168},
+    "100, 128 registers": {"written_out": (100, 8), "registers": 128},
+    "300, 128 registers": {"registers": 128},
 }
 """Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
 
 
 def _prepared(gpu, pairs, ways):
-    """What kernels, training and the comparison of bits need, being compiled on all cores: futures by pair and way."""
+    """Programs by pair and way, compiled on all cores."""
 
     def work(job):
         name, way = job
         begun = time.perf_counter()
-        agent, env = PAIRS[name]
-        leaves = len(leaves_of(agent))
-        if way == "runs":
-            tree, same = jax.tree.structure(agent), (True,) * (leaves - 4)
-            return compiled_gpu._programs(tree, env, 128, same, gpu)
-        if way == "processor":
-            return Program(_step_of(name), 16, (True,) * leaves)
-        program = GridProgram(gpu, _step_of(name), (True,) * leaves, **{"near": gpu.near, **WAYS[way]})
+        program = GridProgram(gpu, _step_of(name), (True,) * len(leaves_of(PAIRS[name][0])), **WAYS[way])
         spills = [line.split(".")[-1].strip() for line in program.loaded.log.splitlines() if "spill" in line]
         say("  compiled", name, way, f"in {time.perf_counter() - begun:.1f} s", program.loaded.uses("run"), *spills[:1])
         return program
 
     for name in pairs:
         _step_of(name)
-    jobs = [(name, way) for name in pairs for way in ("runs", *ways, "processor")]
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-    return {job: pool.submit(work, job) for job in jobs}
+    jobs = [(name, way) for name in pairs for way in ways]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return dict(zip(jobs, pool.map(work, jobs), strict=True))
 
 
 def _timed(grid, program, steps):
@@ -143,45 +132,39 @@ def _timed(grid, program, steps):
     return time.perf_counter() - begun
 
 
+def _measured(name, way, runs, program):
+    """Steps per second of one kernel."""
+    grid = runs._grid
+    grid.give(program, leaves_of(PAIRS[name][0]))
+    once = _timed(grid, program, 4) / 4
+    steps = int(min(2000, max(10, 0.1 / once))) // 2 * 2
+    seconds = min(_timed(grid, program, steps) for _ in range(2))
+    keep(
+        "kernels",
+        pair=name,
+        way=way,
+        runs=grid.runs,
+        steps_per_second=grid.runs * steps / seconds,
+        microseconds_a_step=seconds / steps * 1e6,
+        **program.loaded.uses("run"),
+        own=program.kernel.own,
+        state_bytes=2 * grid.offsets.bytes // 32,
+    )
+
+
 def kernels(args):
-    """Steps per second of the kernels alone, in several ways; `train` takes the best of a pair's afterwards."""
-    gpu = cuda_driver.device()
+    """Steps per second of the kernels alone, in several ways."""
     ways = args.ways.split(";") if args.ways else list(WAYS)
     pairs = args.pairs.split(",")
-    futures = _prepared(gpu, pairs, ways)
+    programs = _prepared(cuda_driver.device(), pairs, ways)
     for name in pairs:
         agent, env = PAIRS[name]
-        best = {}
-        programs = {job: future.result() for job, future in futures.items() if job[0] == name}
         for count in map(int, args.runs.split(",")):
             runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
             runs.begin(range(count))
             for way in ways:
-                program = programs[name, way]
-                runs._grid.give(program, leaves_of(agent))
-                once = _timed(runs._grid, program, 4) / 4
-                steps = int(min(2000, max(10, 0.1 / once))) // 2 * 2
-                seconds = min(_timed(runs._grid, program, steps) for _ in range(2))
-                speed = count * steps / seconds
-                best[way] = max(best.get(way, 0), speed)
-                keep(
-                    "kernels",
-                    pair=name,
-                    way=way,
-                    runs=count,
-                    steps_per_second=speed,
-                    microseconds_a_step=seconds / steps * 1e6,
-                    **program.loaded.uses("run"),
-                    own=program.kernel.own,
-                    near=program.kernel.near,
-                    state_bytes=2 * runs._grid.offsets.bytes // 32,
-                )
+                _measured(name, way, runs, programs[name, way])
             del runs
-        BEST[name] = max(best, key=best.get)
-        keep("best", pair=name, way=BEST[name], steps_per_second=best[BEST[name]])
-        _compare(name, programs[name, BEST[name]], programs[name, "processor"])
-        if args.part == "last":
-            _train(name, args)
 
 
 def train_parts(args):
@@ -191,11 +174,8 @@ def train_parts(args):
 
 
 def _train(name, args):
-    """Twice, and a third time with the parts waited for one by one; in the best way where one was found."""
+    """Twice, and a third time with the parts waited for one by one."""
     agent, env = PAIRS[name]
-    if name in BEST:
-        compiled_gpu.STEP = WAYS[BEST[name]]
-        compiled_gpu._programs.cache_clear()
     for count in map(int, args.runs.split(",")):
         steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
         options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
@@ -261,7 +241,9 @@ def cold(args):
                 steps = compiled_gpu._traced(jax.tree.structure(agent), env, 128)
                 traced = time.perf_counter() - begun
                 same = (True,) * len(jax.tree.leaves(agent))
-                programs = compiled_gpu._programs(jax.tree.structure(agent), env, 128, same, cuda_driver.device())
+                programs = compiled_gpu._programs(
+                    jax.tree.structure(agent), env, 128, same, cuda_driver.device(), False
+                )
                 seconds = time.perf_counter() - begun
                 keep(
                     "compile",
@@ -327,9 +309,9 @@ def main() -> int:
     parts.add_parser("bits").set_defaults(run=bits)
     parts.add_parser("cold").set_defaults(run=cold)
     parts.add_parser("figure5").set_defaults(run=figure5)
-    for name, function in (("kernels", kernels), ("train", train_parts), ("last", kernels)):
+    for name, function, runs in (("kernels", kernels, "4096,32768,131072"), ("train", train_parts, "32768,131072")):
         part = parts.add_parser(name)
-        part.add_argument("--runs", default="32768,131072")
+        part.add_argument("--runs", default=runs)
         part.add_argument("--pairs", default="informant,tmaze,recommended")
         part.add_argument("--ways", default="")
         part.add_argument("--steps", type=float, default=3e8)

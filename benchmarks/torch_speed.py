@@ -218,11 +218,15 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(args.threads)
     rows: list[dict[str, Any]] = []
+    about = {"device": args.device, "threads": args.threads, "torch": torch.__version__}
+    about |= {"machine": platform.machine(), "python": platform.python_version(), "rows": rows}
 
     def add(*more: dict[str, Any]) -> None:
         for row in more:
             rows.append(row)
             print(f"{row['agent']:>28}  batch {row['batch']:>5}  {row['steps_per_second']:>12,.0f} steps/s", flush=True)
+        if args.out is not None:  # after every row: what is cut short keeps what it has
+            args.out.write_text(json.dumps(about, indent=1) + "\n")
 
     if not args.skip_compiled:
         print("compiled against eager ...", flush=True)
@@ -242,10 +246,6 @@ def main() -> None:
     for row in rows:
         ratio = row["steps_per_second"] / base
         print(f"| {row['agent']} | {row['batch']:,} | {row['steps_per_second']:,.0f} | {ratio:.2f} |")
-    if args.out is not None:
-        about = {"device": args.device, "threads": args.threads, "torch": torch.__version__}
-        about |= {"machine": platform.machine(), "python": platform.python_version(), "rows": rows}
-        args.out.write_text(json.dumps(about, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ class Args:
     rollout: int = 128
     epochs: int = 4
     minibatches: int = 4
-    learning_rate: float = 0.001
-    discount: float = 0.97
-    gae: float = 0.95
+    learning_rate: float = 0.003
+    discount: float = 0.99
+    gae: float = 0.99
     clip: float = 0.2
     entropy: float = 0.003
     value_weight: float = 0.5

@@ -1,7 +1,7 @@
 """Settings every test runs under: JAX refuses silent dtype promotion, and no program is compiled twice.
 
-What JAX compiles is kept in pytest's own cache folder, for the other workers, for the processes that tests start, and
-for the next time; what takes no time to compile as well, for there are thousands of it.
+What JAX and the step compiler compile is kept in pytest's own cache folder, for the other workers, for the processes
+that tests start, and for the next time; what takes no time to compile as well, for there are thousands of it.
 
 XLA writes its kernels with the older of its two code generators for CPUs: programs that are as fast, compiled in half
 the time. ``XLA_FLAGS= make test`` has them compiled as they are for users.
@@ -22,6 +22,7 @@ SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": 0,
 }
+os.environ.setdefault("RECOLLECT_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "code"))
 for name, value in SETTINGS.items():
     jax.config.update(name, value)
     os.environ[name.upper()] = str(value)

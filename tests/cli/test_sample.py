@@ -89,7 +89,7 @@ def test_the_law_over_files(tmp_path, monkeypatch, chunk):
     paths = [put(pa.table({"w": weights[a:b]}), tmp_path / f"{a}.arrow", "arrow") for a, b in cuts]
     parts = [piece for path in paths for piece in tables.pieces_of(path)]
     options = pieces.Options(tables.Select("w"))
-    hits, runs = {}, 1500
+    hits, runs = {}, 800
 
     for seed in range(runs):
         found = pieces.sample(parts, options, 2, seed, at_once)

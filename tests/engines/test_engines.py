@@ -18,12 +18,10 @@ LIMITS = (10**6, 3, 40, 10**6)
 # (agent, environment): all memories, estimators and sizes between them; hyperparameters are drawn for each run.
 CONFIGURATIONS = [
     ({}, {"length": 6, "decisions": 2}),
-    ({"memory_size": 5, "hidden": 17, "estimator": "every"}, {"length": 7, "decisions": 2}),
-    ({"memory": "uniform", "memory_size": 2, "hidden": 4}, {"length": 5, "actions": 2}),
+    ({"memory": "uniform", "memory_size": 5, "hidden": 17, "estimator": "every"}, {"length": 7, "actions": 2}),
     ({"memory": "fifo", "estimator": "every", "hidden": 1}, {"length": 4, "decisions": 3, "actions": 4}),
     ({"memory": "none", "trace_decay": 0.0, "hidden": 16}, {"length": 1, "correct_path_bit": False}),
-    ({"oracle_bit": 3, "memory_size": 1, "hidden": 8}, {"length": 5, "decisions": 2}),
-    ({"memory_size": 40, "hidden": 4, "trace_decay": 0.0}, {"length": 12, "path_bit_in_chain": True}),
+    ({"oracle_bit": 3, "memory_size": 40, "hidden": 4, "trace_decay": 0.0}, {"length": 12, "path_bit_in_chain": True}),
 ]
 
 
@@ -130,7 +128,7 @@ def test_runs_stop_at_their_episodes_or_steps(short_records):
     assert set(np.asarray(end.episode) == 4) == {True, False}, "runs should end either way"
 
 
-@pytest.mark.parametrize("case", [0, 3], ids=["reservoir", "fifo"])
+@pytest.mark.parametrize("case", [0, 2], ids=["reservoir", "fifo"])
 def test_tables_there_and_back(case):
     """With the chances to drop among the other numbers, as on a GPU, and in a table of their own, as on a CPU."""
     env, _, agents, start = runs_of(case)

@@ -274,7 +274,7 @@ def test_wrong_inputs_say_what_was_expected():
         memory(torch.zeros(2), state)
     with pytest.raises(TypeError, match=r"x must be torch.float32.*got torch.float64"):
         memory(x.double(), state)
-    with pytest.raises(ValueError, match=r"the state must hold items \[4, 3, 2\] for this x, got \[1, 3, 2\]"):
+    with pytest.raises(ValueError, match=r"the state's items must be \[4, 3, 2\], got \[1, 3, 2\]"):
         memory(x, memory.initial_state(1))
     with pytest.raises(ValueError, match="one of another law than 'product'"):
         memory(x, small(law="fifo").initial_state(4))
@@ -287,7 +287,7 @@ def test_wrong_inputs_say_what_was_expected():
     _, _, info = memory(x, state)
     with pytest.raises(ValueError, match=r"delta must be \[4\]"):
         memory.loss(torch.zeros(4, 1), info)
-    with pytest.raises(TypeError, match=r"delta must be torch\.float32 on cpu"):
+    with pytest.raises(TypeError, match=r"delta must be torch\.float32 as info\.x is, got torch\.float64"):
         memory.loss(torch.zeros(4, dtype=torch.float64), info)
     with pytest.raises(ValueError, match=r"delta must be finite, but is not in rows \[1, 3\]"):
         memory.loss(torch.tensor([0.0, float("nan"), 1.0, float("inf")]), info)
@@ -297,6 +297,34 @@ def test_wrong_inputs_say_what_was_expected():
         ReservoirMemory(2, 3, write=torch.nn.Linear(2, 2))(x, state)
     with pytest.raises(ValueError, match=r"query must give vectors like the states, \[4, 2\], got \[4, 3\]"):
         ReservoirMemory(2, 3, query=torch.nn.Linear(2, 3))(x, state)
+    with pytest.raises(TypeError, match=r"query has parameters of torch\.float64, the memory is made with dtype=torch"):
+        ReservoirMemory(2, 3, query=torch.nn.Linear(2, 2).double())
+    with pytest.raises(TypeError, match=r"write must be an nn\.Module, got a function"):
+        ReservoirMemory(2, 3, write=lambda x: x)
+
+
+def test_what_is_no_tensor_no_state_or_a_damaged_one_is_refused():
+    memory = small()
+    state, x = memory.initial_state(4), torch.zeros(4, 2)
+    _, _, info = memory(x, state)
+    for error, message, call in (
+        (TypeError, "x must be a tensor, got a ndarray", lambda: memory(x.numpy(), state)),
+        (TypeError, "the state must be a State.*got a NoneType", lambda: memory(x, None)),
+        (TypeError, "the state must be a State.*got a dict", lambda: memory(x, state.state_dict())),
+        (TypeError, "done must be a tensor, got a list", lambda: memory(x, state, [True] * 4)),
+        (ValueError, r"ranks must be \[4, 3\]", lambda: memory(x, state._replace(ranks=state.ranks[:, :1]))),
+        (TypeError, r"ranks must be torch.int64", lambda: memory(x, state._replace(ranks=state.ranks.float()))),
+        (TypeError, r"high must be torch.float32", lambda: memory(x, state._replace(high=state.high.double()))),
+        (ValueError, "items is on meta but the module on cpu", lambda: memory(x, state.to("meta"))),
+        (TypeError, "delta must be a tensor, got a float", lambda: memory.loss(1.0, info)),
+        (ValueError, "delta is on meta but info.x on cpu", lambda: memory.loss(torch.zeros(4, device="meta"), info)),
+        (ValueError, r"entropy must be \[4\]", lambda: memory.loss(torch.zeros(4), info, entropy=torch.ones(4, 1))),
+        (ValueError, "entropy=nan must be a number, finite", lambda: memory.loss(x[:, 0], info, entropy=float("nan"))),
+        (TypeError, "info must be the Info that forward returned", lambda: memory.loss(torch.zeros(4), None)),
+        (ValueError, r"info.x must be \[4, 5\], got", lambda: ReservoirMemory(5).loss(torch.zeros(4), info)),
+    ):
+        with pytest.raises(error, match=message):
+            call()
 
 
 @pytest.mark.slow

@@ -153,16 +153,22 @@ def test_a_part_of_ones_own_is_refused():
 @pytest.mark.parametrize("name", ["plain", "default"])
 def test_bad_input_is_refused(name):
     policy = rt.Policy.from_agent(AGENTS[name], started(AGENTS[name]))
-    x, state = torch.zeros(2, 4), policy.initial_state(2)
+    x, state, many = torch.zeros(2, 4), policy.initial_state(2), torch.rand(2, policy.draws)
     for error, message, arguments, options in (
         (ValueError, r"observation must be \[batch, 4\], got \[2, 5\]", (torch.zeros(2, 5), state), {}),
         (ValueError, r"observation must be \[batch, 4\], got \[4\]", (torch.zeros(4), state), {}),
-        (TypeError, "observation must be torch.float32 on cpu .* got torch.float64", (x.double(), state), {}),
-        (TypeError, "observation must be .* got torch.float32 on meta", (x.to("meta"), state), {}),
-        (ValueError, r"items.* \[3, .*got \[2, ", (torch.zeros(3, 4), state), {}),
+        (TypeError, "observation must be torch.float32 as the module is, got torch.float64", (x.double(), state), {}),
+        (TypeError, "observation must be a tensor, got a ndarray", (x.numpy(), state), {}),
+        (ValueError, "observation is on meta but the module on cpu", (x.to("meta"), state), {}),
+        (ValueError, r"the state's items must be \[3, .*got \[2, ", (torch.zeros(3, 4), state), {}),
         (ValueError, r"done must be \[2\].*got \[2, 1\]", (x, state, torch.zeros(2, 1)), {}),
         (ValueError, r"uniforms must be \[2, \d+\], got \[2, 1\]", (x, state), {"uniforms": torch.zeros(2, 1)}),
-        (TypeError, "uniforms must be .* got torch.float64", (x, state), {"uniforms": torch.zeros(2, 1).double()}),
+        (
+            TypeError,
+            "uniforms must be .* got torch.float64",
+            (x, state),
+            {"uniforms": many.double()},
+        ),
         (ValueError, "is on meta but the module on cpu", (x, state.to("meta")), {}),
     ):
         with pytest.raises(error, match=message):

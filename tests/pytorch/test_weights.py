@@ -85,6 +85,15 @@ def test_weights_of_the_default_agent_come_with_its_scales():
         rt.from_torch(weights, state)
 
 
+def test_what_are_no_weights_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"agent_state must be what agent\.init .* got a NoneType"):
+        rt.to_torch(None)
+    with pytest.raises(TypeError, match="a must be a tensor, got a list"):
+        rt.from_torch({"a": [1.0]}, started(AGENTS["plain"]))
+    with pytest.raises(TypeError, match="a must be a tensor, got a list"):
+        rt.save_weights(tmp_path / "w.safetensors", {"a": [1.0]})
+
+
 def test_a_damaged_file_is_refused(tmp_path):
     path = rt.save_weights(tmp_path / "w.safetensors", {"a": torch.arange(6.0).reshape(2, 3)})
     torch.testing.assert_close(rt.load_weights(path)["a"], torch.arange(6.0).reshape(2, 3))

@@ -172,7 +172,8 @@ def test_one_failed_group_is_recorded_and_the_rest_go_on(tmp_path, monkeypatch, 
 
 
 def test_one_failed_figure_is_recorded_and_the_rest_go_on(tmp_path, monkeypatch, capsys):
-    def train(plan, path, watch, every):
+    def train(plan, path, watch, every, executor, say):
+        assert executor is None  # threads of this process
         asked.append(path.name)
         if plan.figure == "fig4":
             raise RecollectError("out of luck")
@@ -220,7 +221,7 @@ def test_interrupt(tmp_path, monkeypatch, capsys):
 
 def test_all_figures_get_a_folder_each(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(reproduce, "train", lambda plan, path, watch, every: asked.append((plan, path)))
+    monkeypatch.setattr(reproduce, "train", lambda plan, path, *rest: asked.append((plan, path)))
     monkeypatch.setattr(
         reproduce, "conclude", lambda path: ({"figure": "", "title": "", "preset": "", "rows": [], "note": None}, [])
     )

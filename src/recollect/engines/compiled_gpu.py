@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from recollect.engines.compiler.grid import GridProgram
     from recollect.engines.compiler.program import Step
 
-STEP: dict[str, Any] = {}
-"""How the step is compiled, as `GridProgram` takes it, beside what the device has of fast memory."""
+FULL = 256
+"""Threads of a step that a processor of a GPU holds, if each has all the registers that it wants."""
 
-FEWEST = 1024
+CROWDED = {"registers": 128, "written_out": (100, 8)}
+"""For more runs than that: half the registers, so that twice as many threads hide one another's waiting."""
+
+FEWEST = 4096
 """Runs from which on a GPU is taken without being asked for: a thread is slow, there are only many of them."""
 
 
@@ -86,14 +89,16 @@ def _traced(tree: Any, env: Environment, rows: int) -> "tuple[Step, Step, Step]"
 
 
 @functools.lru_cache(maxsize=32)
-def _programs(tree: Any, env: Environment, rows: int, shared: tuple[bool, ...], device: Any) -> "list[GridProgram]":
+def _programs(
+    tree: Any, env: Environment, rows: int, shared: tuple[bool, ...], device: Any, crowded: bool
+) -> "list[GridProgram]":
     from recollect.engines.compiler.grid import GridProgram
 
     start, step, collect = _traced(tree, env, rows)
     limits = (True,) * 4
     return [
         GridProgram(device, start, (*shared, False), often=False),
-        GridProgram(device, step, (*shared, *limits), **{"near": device.near, **STEP}),
+        GridProgram(device, step, (*shared, *limits), **(CROWDED if crowded else {})),
         GridProgram(device, collect, (*shared, *limits), often=False),
     ]
 
@@ -141,7 +146,8 @@ class Runs:
         self._bins = limits[0] // limits[1]
         tree, rows = jax.tree.structure(agents), rows_for(self._bins)
         device = device or cuda_driver.device()
-        self._start, self._step, self._collect = _programs(tree, env, rows, tuple(same), device)
+        crowded = len(numbers[0]) > FULL * device.processors
+        self._start, self._step, self._collect = _programs(tree, env, rows, tuple(same), device, crowded)
         self.layout = self._step.state
         self._grid = Grid(device, self.layout, len(numbers[0]))
         for program in (self._step, self._collect):
@@ -197,7 +203,7 @@ class Runs:
     def _part(self, numbers: Any) -> Any:
         def leaf(k: int) -> Any:
             key: Any = self.layout.keys[k]
-            found = self._grid.leaf(k)
+            found: Any = self._grid.leaf(k)
             return found if key is None else jax.random.wrap_key_data(found, impl=key._impl)
 
         return jax.tree.map(leaf, numbers)

@@ -164,13 +164,13 @@ def _with_item(mass, u):
 def _add_together(group, unit, top, sums, block):
     """Let items that are all small join the block by the sums of their powers, of which the first four are known."""
     powers, left_out = 4, LEFT_OUT * len(group)
-    # Σ u^5 ≤ top Σ u^4 and Σ u^7 ≤ top³ Σ u^4: what is left out of a block stays below 1e-14.
+    # Σ u^5 ≤ top Σ u^4 and Σ u^7 ≤ top Σ u^6: what is left out of a block stays below 1e-14.
     if top * sums[3] > left_out:
         powers = 6
         passes._sums_5_and_6(group, unit, sums)
-    if top**3 * sums[3] > left_out:
-        powers = passes.POWERS
-        passes._sums_from_7(group, unit, sums)
+        if top * sums[5] > left_out:
+            powers = passes.POWERS
+            passes._sums_from_7(group, unit, sums)
     block[SUM] += sums[0]
     for m in range(powers):
         block[POWER_SUMS + m] += sums[m]

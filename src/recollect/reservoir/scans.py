@@ -23,7 +23,7 @@ from recollect.reservoir.random import seeded
 from recollect.reservoir.tables import Piece
 
 RISK = 0.1  # largest chance that one of a block's rows is drawn twice with which it makes do with rows drawn beforehand
-SLIGHT = 0.005  # and up to which it needs no more of them than for one attempt
+SELDOM = 1e-3  # how often these rows may be too few, whose weights are then read again
 
 
 class Block(NamedTuple):
@@ -84,7 +84,8 @@ def _block(part: np.ndarray, log_theta: float, counted: counts.Counts, squares: 
     if not 0.0 < likely < math.inf or risk > RISK:
         return Block(_NO_PLACES, _NO_WEIGHTS, part if likely else None)
     most = likely + 5.0 * math.sqrt(likely) + 4.0
-    places = np.empty(int(most if risk <= SLIGHT else 2.0 * most), np.int64)
+    attempts = math.ceil(math.log(SELDOM) / math.log(min(max(risk, SELDOM), 0.5)))
+    places = np.empty(int(max(most, 1.15 * attempts * likely + 4.0)), np.int64)
     counts.draw_repeatedly(*counts.in_range(part, log_theta), counted.sums, rng, places)
     return Block(places, part[places], None)
 

@@ -13,7 +13,7 @@ from recollect.agents.general import FARTHEST, GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
 from recollect.agents.scaling import RESOLUTION
 from recollect.agents.trace_units import TraceUnits
-from recollect.torch import kernel
+from recollect.torch import checks, kernel
 from recollect.torch.policy import LAWS, Policy, Step, action_features, draw_action, sizes
 
 PARTS = {
@@ -222,19 +222,13 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
     def _check(self, observation: Tensor, state: Any, done: Tensor | None) -> None:
         if not isinstance(state, GeneralState):
             raise TypeError(f"the state must be a GeneralState, initial_state's, got a {type(state).__name__}")
-        batch, n = observation.shape[0], self.agent.memory_size
-        expected = {"items": (batch, n, self.features + 1), "units": (batch, 4, self.agent.units.units)}
-        expected |= {"previous": (batch, self.outputs), "time": (batch,)}
-        got = {"items": state.memory.items, "units": state.units, "previous": state.previous, "time": state.time}
-        for name, shape in expected.items():
-            if got[name].shape != shape:
-                raise ValueError(f"the state's {name} must be {list(shape)} here, got {list(got[name].shape)}")
-            if got[name].device != observation.device:
-                raise ValueError(
-                    f"the state is on {got[name].device} but the module on {observation.device}: move it with .to(...)"
-                )
-        if done is not None and done.shape != (batch,):
-            raise ValueError(f"done must be [{batch}], one per row, got {list(done.shape)}")
+        batch, like, of = observation.shape[0], self.mean, "the module"
+        kernel.check(LAWS[self.agent.memory.law], state.memory, batch, self.agent.memory_size, self.features + 1, like)
+        checks.tensor("the state's units", state.units, (batch, 4, self.agent.units.units), like, of=of)
+        checks.tensor("the state's previous", state.previous, (batch, self.outputs), like, of=of)
+        checks.tensor("the state's time", state.time, (batch,), like, of=of, dtype=torch.int64)
+        if done is not None:
+            checks.tensor("done", done, (batch,), like, of=of, dtype="any")
 
 
 def _begun(state: GeneralState, when: Tensor) -> GeneralState:

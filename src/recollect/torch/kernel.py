@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from recollect.torch import checks
+
 LAWS = ("product", "uniform", "fifo")
 EXTRA_DRAWS = 3
 """Uniform numbers that one ``add`` takes, beyond one per slot."""
@@ -123,6 +125,20 @@ def init(
         drop=torch.zeros(batch, n, n, **real),
     )
     return clear(empty, torch.ones(batch, dtype=torch.bool, device=device))
+
+
+def check(law: str, state: Any, batch: int, capacity: int, features: int, like: Tensor) -> None:
+    """Refuse what is not the state of so many memories of this law, in the dtype and on the device of ``like``."""
+    if not isinstance(state, State):
+        raise TypeError(f"the state must be a State, initial_state's or a step's, got a {type(state).__name__}")
+    if (state.high.shape[-1:] != (0,)) != (law == "product"):
+        raise ValueError(f"the state is one of another law than {law!r}: take initial_state of this module")
+    ratios, n = (capacity + 1, capacity) if law == "product" else (0, 0)
+    shapes = ((batch, capacity, features), (batch, capacity), (batch, capacity), (batch,))
+    shapes += ((batch, ratios), (batch, ratios), (batch, n, n))
+    for name, part, shape in zip(State._fields, state, shapes, strict=True):
+        dtype = torch.int64 if name in ("ranks", "seen") else None
+        checks.tensor(f"the state's {name}", part, shape, like, of="the module", dtype=dtype)
 
 
 def probabilities(law: str, state: State, log_weight: Tensor) -> tuple[Tensor, Tensor]:

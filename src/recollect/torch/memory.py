@@ -1,13 +1,14 @@
 """The reservoir memory as a PyTorch module: recall one past state per step, learn what to keep and what to recall."""
 
 import math
-from typing import NamedTuple
+import sys
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from recollect.torch import kernel
+from recollect.torch import checks, kernel
 from recollect.torch.kernel import State
 
 
@@ -107,14 +108,12 @@ class ReservoirMemory(nn.Module):
         kernel.init(law, 1, memory_size, features, dtype=dtype)  # refuses what no memory can be made of
         if not isinstance(hidden, int) or hidden < 1:
             raise ValueError(f"hidden={hidden!r} must be an integer of at least 1")
-        if not (math.isfinite(temperature) and temperature > 0):
-            raise ValueError(f"temperature={temperature!r} must be finite and above 0")
-        if not (math.isfinite(forgetting) and forgetting >= 0):
-            raise ValueError(f"forgetting={forgetting!r} must be finite and at least 0")
-        if not credit_cap > 0:
-            raise ValueError(f"credit_cap={credit_cap!r} must be above 0; math.inf for no bound")
-        if not log_weight_floor <= 0:
-            raise ValueError(f"log_weight_floor={log_weight_floor!r} must be at most 0; -math.inf for no bound")
+        checks.number("temperature", temperature, 0.0, sys.float_info.max, open_low=True)
+        checks.number("forgetting", forgetting, 0.0, sys.float_info.max)
+        checks.number("query_gain", query_gain, 0.0, sys.float_info.max)
+        checks.number("write_gain", write_gain, 0.0, sys.float_info.max)
+        checks.number("credit_cap", credit_cap, 0.0, math.inf, open_low=True, hint="; math.inf for no bound")
+        checks.number("log_weight_floor", log_weight_floor, -math.inf, 0.0, hint="; -math.inf for no bound")
         if estimator not in ("queried", "every"):
             raise ValueError(f"estimator={estimator!r}: choose one of 'queried', 'every'")
         self.features, self.memory_size, self.law = features, memory_size, law
@@ -126,6 +125,8 @@ class ReservoirMemory(nn.Module):
         if write is None:
             layers = (nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, 1))
             write = _scaled(nn.Sequential(*layers), write_gain).to(device=device, dtype=dtype)
+        checks.module("query", query, dtype)
+        checks.module("write", write, dtype)
         self.query, self.write = query, write
         self.log_temperature = nn.Parameter(torch.full((), math.log(temperature), device=device, dtype=dtype))
 
@@ -223,15 +224,16 @@ class ReservoirMemory(nn.Module):
             entropy: weight of the query's entropy, one number or one per row.
             reduction: "mean", "sum" or "none".
         """
-        if delta.shape != info.slot.shape:
-            raise ValueError(f"delta must be {_shape(info.slot)}, one number per row of info, got {_shape(delta)}")
-        if delta.dtype != info.x.dtype or delta.device != info.x.device:
-            expected = f"{info.x.dtype} on {info.x.device}"
-            raise TypeError(f"delta must be {expected} as the states are, got {delta.dtype} on {delta.device}")
-        # Compiled code cannot raise; there, whoever calls must check.
-        if not torch.compiler.is_compiling() and not bool(delta.isfinite().all()):
-            where = (~delta.isfinite()).nonzero().flatten().tolist()
-            raise ValueError(f"delta must be finite, but is not in rows {where[:10]}: no step was taken from it")
+        if not isinstance(info, Info):
+            raise TypeError(f"info must be the Info that forward returned, got a {type(info).__name__}")
+        rows = tuple(info.slot.shape)
+        checks.tensor("info.x", info.x, (*rows, self.features), self.log_temperature, of="the module")
+        for name, values in (("delta", delta), ("entropy", entropy)):
+            if name == "delta" or isinstance(values, Tensor):
+                checks.tensor(name, values, rows, info.x, of="info.x")
+                checks.finite(name, values)  # type: ignore[arg-type]
+            else:
+                checks.number(name, values, -sys.float_info.max, sys.float_info.max)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction={reduction!r}: choose one of 'mean', 'sum', 'none'")
         found = self.scores(info)
@@ -255,28 +257,14 @@ class ReservoirMemory(nn.Module):
         quotient = torch.exp(log_weight_now.detach() - stored).clamp(max=self.credit_cap)
         return torch.where(counts, quotient * (1.0 + log_weight_now - log_weight_now.detach()), 0.0)
 
-    def _check(self, x: Tensor, state: State, done: Tensor | None, uniforms: Tensor | None) -> None:
-        like = self.log_temperature
-        if x.ndim != 2 or x.shape[1] != self.features:
-            raise ValueError(f"x must be [batch, {self.features}], got {_shape(x)}")
-        for name, tensor in (("x", x), ("the state", state.items), ("uniforms", uniforms)):
-            if tensor is not None and tensor.dtype != like.dtype:
-                raise TypeError(f"{name} must be {like.dtype} as the module's parameters are, got {tensor.dtype}")
-        for name, tensor in (("x", x), ("the state", state.items), ("done", done), ("uniforms", uniforms)):
-            if tensor is not None and tensor.device != like.device:
-                raise ValueError(
-                    f"{name} is on {tensor.device} but the module on {like.device}: move one with .to(...)"
-                )
-        batch = x.shape[0]
-        if state.items.shape != (batch, self.memory_size, self.features):
-            expected = [batch, self.memory_size, self.features]
-            raise ValueError(f"the state must hold items {expected} for this x, got {_shape(state.items)}")
-        if (state.high.shape[-1] > 0) != (self.law == "product"):
-            raise ValueError(f"the state is one of another law than {self.law!r}: take initial_state of this module")
-        if done is not None and done.shape != (batch,):
-            raise ValueError(f"done must be [{batch}], one per row of x, got {_shape(done)}")
-        if uniforms is not None and uniforms.shape != (batch, self.draws):
-            raise ValueError(f"uniforms must be [{batch}, {self.draws}], got {_shape(uniforms)}")
+    def _check(self, x: Any, state: Any, done: Any, uniforms: Any) -> None:
+        like, of = self.log_temperature, "the module"
+        batch = checks.rows("x", x, self.features, like, of=of)
+        kernel.check(self.law, state, batch, self.memory_size, self.features, like)
+        if done is not None:
+            checks.tensor("done", done, (batch,), like, of=of, dtype="any")
+        if uniforms is not None:
+            checks.tensor("uniforms", uniforms, (batch, self.draws), like, of=of)
 
 
 def _row(items: Tensor, slot: Tensor) -> Tensor:
@@ -289,8 +277,6 @@ def _shape(tensor: Tensor) -> list[int]:
 
 
 def _scaled(network: nn.Sequential, gain: float) -> nn.Sequential:
-    if not (math.isfinite(gain) and gain >= 0):
-        raise ValueError(f"query_gain and write_gain must be finite and at least 0, got {gain!r}")
     with torch.no_grad():
         for layer in network:
             if isinstance(layer, nn.Linear):

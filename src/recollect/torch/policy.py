@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from recollect.agents.base import Agent
 from recollect.agents.distributions import Categorical, Distribution, MultiCategorical
-from recollect.torch import kernel
+from recollect.torch import checks, kernel
 from recollect.torch.weights import from_torch, to_torch
 from recollect.training.normalization import LIMIT
 
@@ -113,18 +113,11 @@ class Policy(nn.Module, abc.ABC):
 
     def inputs(self, observation: Tensor, generator: torch.Generator | None, given: Tensor | None) -> tuple:
         """The observation as the agent gets it, and a step's uniform numbers; what does not fit is refused."""
-        like = self.mean
-        if observation.ndim != 2 or observation.shape[1] != self.features:
-            raise ValueError(f"observation must be [batch, {self.features}], got {list(observation.shape)}")
-        for name, tensor in (("observation", observation), ("uniforms", given)):
-            if tensor is not None and (tensor.dtype != like.dtype or tensor.device != like.device):
-                expected, got = f"{like.dtype} on {like.device}", f"{tensor.dtype} on {tensor.device}"
-                raise TypeError(f"{name} must be {expected} as the module is, got {got}")
-        size = (observation.shape[0], self.draws)
+        like, of = self.mean, "the module"
+        batch = checks.rows("observation", observation, self.features, like, of=of)
         if given is None:
-            given = torch.rand(size, generator=generator, dtype=like.dtype, device=like.device)
-        elif given.shape != size:
-            raise ValueError(f"uniforms must be {list(size)}, got {list(given.shape)}")
+            given = torch.rand((batch, self.draws), generator=generator, dtype=like.dtype, device=like.device)
+        checks.tensor("uniforms", given, (batch, self.draws), like, of=of)
         if self.normalizes:
             observation = ((observation - self.mean) / self.deviation).clamp(-LIMIT, LIMIT)
         return observation, given

@@ -44,7 +44,7 @@ def from_torch(tensors: Mapping[str, Tensor], agent_state: Any) -> Any:
             or not finite is a ``FileError``.
         agent_state: a state of the agent they are for.
     """
-    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    arrays = {name: tensor.numpy() for name, tensor in _on_host(tensors).items()}
     learned = trees.restore(arrays, _learned(agent_state))
     bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
     if bad:
@@ -56,8 +56,18 @@ def from_torch(tensors: Mapping[str, Tensor], agent_state: Any) -> Any:
     return agent_state._replace(params=type(agent_state.params)(**learned), scales=scales)
 
 
+def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got a {type(value).__name__}")
+    return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+
+
 def _learned(agent_state: Any) -> Any:
     """The parameters, and under ``scales`` the units of one that has them."""
+    if not hasattr(agent_state, "params"):
+        kind = type(agent_state).__name__
+        raise TypeError(f"agent_state must be what agent.init or learner.state() returns, got a {kind}")
     if not hasattr(agent_state, "scales"):
         return agent_state.params
     return {**agent_state.params._asdict(), "scales": agent_state.scales}
@@ -66,7 +76,7 @@ def _learned(agent_state: Any) -> Any:
 def save_weights(path: Path | str, tensors: Mapping[str, Tensor], **metadata: str) -> Path:
     """Write tensors as a safetensors file, whole or not at all, with a checksum that ``load_weights`` compares."""
     serialize = _safetensors().save
-    own = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    own = {name: tensor.contiguous() for name, tensor in sorted(_on_host(tensors).items())}
     path = Path(path)
     files.replace(path, serialize(own, metadata={**metadata, _SUM: _checksum(own)}))
     return path

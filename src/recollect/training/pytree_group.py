@@ -20,7 +20,7 @@ from recollect.training.bins import Bins
 from recollect.training.group import Group, Limits
 from recollect.training.reports import Result
 
-SECONDS = 0.5
+SECONDS = 2.0
 """About how long it is, at most, from one report of a compiled loop to the next; results do not depend on it."""
 
 

@@ -8,7 +8,7 @@ from recollect.engines.compiler.ptx import OnHost
 class StandIn:
     """What `cuda_driver.Gpu` has, in this process's memory."""
 
-    name, near = "a processor", 896
+    name, processors = "a processor", 1
 
     def __init__(self):
         self._memory = {}

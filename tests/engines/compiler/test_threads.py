@@ -10,6 +10,8 @@ import pytest
 from engines.compiler.stand_in import StandIn
 from recollect import EpisodicActorCritic, SecretInformant
 from recollect.agents.general import GeneralActorCritic
+from recollect.agents.networks import NormedNetwork
+from recollect.agents.trace_units import TraceUnits
 from recollect.engines import compiled, compiled_gpu, loop
 from recollect.engines.compiler import Step, Unsupported, pool, ptx, threads
 from recollect.engines.compiler.fleet import Fleet
@@ -35,12 +37,14 @@ RECOMMENDED = (
     ),
     SecretInformant(length=4),
 )
-WHOLE = {
-    "the paper's pair": (EpisodicActorCritic(memory_size=3), SecretInformant(length=10, decisions=2)),
-    "T-maze": (EpisodicActorCritic(memory_size=8, hidden=16), TMaze(length=10)),
-    "recommended": RECOMMENDED,
-    "general": (GeneralActorCritic(memory_size=4), TMaze(length=4)),
-}
+GENERAL = GeneralActorCritic(
+    memory_size=2,
+    units=TraceUnits(units=3),
+    network=NormedNetwork((8,)),
+    query_network=NormedNetwork((4,)),
+    write_network=NormedNetwork((4,)),
+)
+WHOLE = (RECOMMENDED, (GENERAL, TMaze(length=4)))
 LIMITS = (10**6, 10**5, 40, 10**6)
 
 
@@ -57,9 +61,9 @@ def _in_lanes(step, shared, tree, leaves, runs, steps):
     return fleet.unload()
 
 
-def _in_threads(step, shared, tree, leaves, runs, steps, near=256):
+def _in_threads(step, shared, tree, leaves, runs, steps):
     device = StandIn()
-    program, grid = GridProgram(device, step, shared, near=near), Grid(device, step.state, runs)
+    program, grid = GridProgram(device, step, shared), Grid(device, step.state, runs)
     grid.load(tree)
     grid.give(program, leaves)
     for count in steps:
@@ -95,8 +99,7 @@ def test_functions_places_and_loops_have_the_bits_of_the_lanes():
     step = Step(_functions, jax.tree.map(lambda x: x[0], state), (table, scale[0]))
     shared = (True, False)
     wanted = _in_lanes(step, shared, state, [table, scale], runs, 7)
-    for near in (0, 64, 10**4):
-        assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2], near)) == _bits(wanted)
+    assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2])) == _bits(wanted)
     assert all(np.isfinite(x).all() for x in wanted[:2]) and wanted[3].any() and not wanted[3].all()
 
 
@@ -113,17 +116,19 @@ def test_a_pair_has_the_bits_of_the_lanes(pair):
     assert _bits(_in_threads(step, shared, started, leaves, runs, [150, 51])) == _bits(wanted)
 
 
+DEVICE = StandIn()
+VARIED = SMALL[0].replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
+
+
 def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
-    agent, env = SMALL
-    agent = agent.replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
+    agent, env = VARIED, SMALL[1]
     limits, seeds = Limits(60, 20, 100, 10**6), tuple(range(20))
-    device = StandIn()
-    group = DeviceGroup(agent, env, seeds, limits, 1, None, device)
+    group = DeviceGroup(agent, env, seeds, limits, 1, None, DEVICE)
     assert group.steps.sum() == 0 and not group.over and np.isnan(group.recent_return())
     first = group.advance()
     seen, snapshot = list(first), group.snapshot()
     others = [
-        DeviceGroup(agent, env, seeds, limits, 1, snapshot, device),
+        DeviceGroup(agent, env, seeds, limits, 1, snapshot, DEVICE),
         PytreeGroup("cpu", agent, env, seeds, limits, 1, snapshot),
     ]
     while not group.over:
@@ -145,35 +150,39 @@ def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
 
 
 def test_runs_begun_on_a_device_are_the_definitions_to_rounding():
-    agent, env = SMALL
-    runs = compiled_gpu.Runs(loop.rows(agent, 5), env, Limits(60, 20, 100, 10**6), StandIn())
-    runs.begin(range(5))
-    agents = loop.broadcast(agent, 5)
-    wanted = loop.start(agents, env, jnp.arange(5, dtype=jnp.uint32), 3)
+    agent, env = VARIED, SMALL[1]
+    runs = compiled_gpu.Runs(loop.rows(agent, 20), env, Limits(60, 20, 100, 10**6), DEVICE)
+    runs.begin(range(20))
+    wanted = loop.start(loop.broadcast(agent, 20), env, jnp.arange(20, dtype=jnp.uint32), 3)
     found = runs.runs()
     np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(wanted.key))
     for a, b in zip(jax.tree.leaves(found._replace(key=())), jax.tree.leaves(wanted._replace(key=())), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def _assembly(pair):
+def _assembly(pair, names, written_out):
     agent, env = pair
-    start, step, collect = compiled_gpu._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
-    inputs = len(jax.tree.leaves(agent))
-    shared = {"start": (True,) * inputs + (False,), "step": (True,) * (inputs + 4), "collect": (True,) * (inputs + 4)}
-    for name, traced in (("start", start), ("step", step), ("collect", collect)):
-        often = threads.OFTEN if name == "step" else threads.ONCE
-        kernel = threads.emit_thread(traced, shared[name], written_out=often, near=600)
-        yield name, ptx.assembly(ptx.for_gpu([ptx.Routine("run", kernel.text, ptx.STEP, kernel.near)]), (9, 0))
+    traced = compiled_gpu._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
+    inputs = (True,) * len(jax.tree.leaves(agent))
+    shared = {"start": (*inputs, False), "step": (*inputs, *(True,) * 4), "collect": (*inputs, *(True,) * 4)}
+    for name, step in zip(shared, traced, strict=True):
+        if name in names:
+            kernel = threads.emit_thread(step, shared[name], written_out=written_out)
+            yield name, ptx.assembly(ptx.for_gpu([ptx.Routine("run", kernel.text, ptx.STEP)]), (9, 0))
 
 
-@pytest.mark.parametrize("pair", [SMALL, *(pytest.param(p, marks=pytest.mark.slow, id=n) for n, p in WHOLE.items())])
-def test_assembly_for_a_gpu_rounds_every_operation_and_calls_nothing(pair):
-    for name, text in _assembly(pair):
-        assert ".visible .entry run(" in text and ".target sm_90" in text, name
+@pytest.mark.parametrize(
+    "pair, names",
+    [(SMALL, ("start", "step", "collect")), *(pytest.param(p, ("step",), marks=pytest.mark.slow) for p in WHOLE)],
+)
+def test_assembly_for_a_gpu_rounds_every_operation_and_calls_nothing(pair, names):
+    found = dict(_assembly(pair, names, threads.OFTEN if pair is SMALL else threads.ONCE))
+    assert set(found) == set(names)
+    for text in found.values():
+        assert ".visible .entry run(" in text and ".target sm_90" in text
         assert not re.search(r"\b(add|sub|mul|fma|div|sqrt|rcp)(\.ftz)?\.f32", text), "rounding is named everywhere"
         assert not re.search(r"\.(approx|full)\b|\bcall\b", text)
-        assert re.search(r"fma\.rn\.ftz\.f32", text) or name != "step"
+    assert "fma.rn.ftz.f32" in found["step"]
 
 
 def test_the_copying_routines_are_assembly_too():

@@ -15,12 +15,11 @@ from recollect.engines.compiler import cache, ptx
 from recollect.engines.compiler.ptx import Routine
 from recollect.errors import RecollectError
 
-WARP, TOGETHER = 32, 256
-"""Threads that wait for one another before each step: as many as one processor of the GPU holds of a large step, fewer
-where there are not enough for all processors."""
+THREADS = 32
+"""Threads that are scheduled together; the fewer, the better the last of them are spread."""
 
-MAJOR, MINOR, PROCESSORS, NEAR = 75, 76, 16, 97  # CUdevice_attribute
-REGISTERS, LOCAL_BYTES, NEAR_BYTES = 4, 3, 8  # CUfunction_attribute
+MAJOR, MINOR, PROCESSORS = 75, 76, 16  # CUdevice_attribute
+REGISTERS, LOCAL_BYTES = 4, 3  # CUfunction_attribute
 MAX_REGISTERS, INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE, LEVEL, VERBOSE = 0, 3, 4, 5, 6, 7, 12  # CUjit_option
 PTX = 1  # CUjitInputType
 
@@ -90,7 +89,6 @@ class Gpu:
         self.name = name.value.decode()
         self.capability = _attribute(handle, MAJOR), _attribute(handle, MINOR)
         self.processors = _attribute(handle, PROCESSORS)
-        self.near = _attribute(handle, NEAR) // TOGETHER // 16 * 16  # bytes of fast memory for a thread
         _call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), handle)
 
     def here(self) -> None:
@@ -152,9 +150,6 @@ class GpuProgram:
         routines: the work of their threads.
         often: whether they run so often that speed is worth a longer time to translate.
         registers: most that a thread may have (None: as the driver likes).
-        streamed: whether the states pass by the first cache, which is left to what threads have for themselves.
-        together: most threads that wait for one another.
-        unroll: whether the driver may write out loops further.
     """
 
     def __init__(
@@ -163,23 +158,15 @@ class GpuProgram:
         routines: Sequence[Routine],
         often: bool = True,
         registers: int | None = None,
-        streamed: bool = False,
-        together: int = TOGETHER,
-        unroll: bool = False,
     ):
-        self._gpu, self._together = gpu, together
-        self.assembly = ptx.assembly(ptx.for_gpu(routines, unroll), gpu.capability)
-        if streamed:
-            self.assembly = self.assembly.replace(".global.b32", ".global.L1::no_allocate.b32")
+        self._gpu = gpu
+        self.assembly = ptx.assembly(ptx.for_gpu(routines), gpu.capability)
         self.log = ""
         gpu.here()
         self._module = ctypes.c_void_p()
         code = self._translated({LEVEL: 4 if often else 1} | ({} if registers is None else {MAX_REGISTERS: registers}))
         _call("cuModuleLoadData", ctypes.byref(self._module), code)
-        self._functions = {r.name: (self._function(r.name), r.near) for r in routines}
-        for function, near in self._functions.values():
-            if near:
-                _call("cuFuncSetAttribute", function, NEAR_BYTES, near * together)
+        self._functions = {r.name: self._function(r.name) for r in routines}
 
     def _translated(self, options: dict[int, int]) -> bytes:
         version = ctypes.c_int()
@@ -199,20 +186,17 @@ class GpuProgram:
     def launch(self, name: str, threads: int, arguments: Sequence[int]) -> None:
         """Start ``threads`` threads or a few more; does not wait for them."""
         self._gpu.here()
-        function, near = self._functions[name]
         values = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
         table = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values))
-        warps = -(-threads // (WARP * self._gpu.processors))
-        together = min(self._together, WARP * warps)
-        blocks = -(-threads // together)
-        _call("cuLaunchKernel", function, blocks, 1, 1, together, 1, 1, near * together, None, table, None)
+        blocks = -(-threads // THREADS)
+        _call("cuLaunchKernel", self._functions[name], blocks, 1, 1, THREADS, 1, 1, 0, None, table, None)
 
     def uses(self, name: str) -> dict[str, int]:
         """Registers of a thread, and bytes of its own memory."""
         found = {}
         for what, which in (("registers", REGISTERS), ("local_bytes", LOCAL_BYTES)):
             value = ctypes.c_int()
-            _call("cuFuncGetAttribute", ctypes.byref(value), which, self._functions[name][0])
+            _call("cuFuncGetAttribute", ctypes.byref(value), which, self._functions[name])
             found[what] = value.value
         return found
 

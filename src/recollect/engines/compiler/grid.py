@@ -25,7 +25,7 @@ def _copying(name: str, width: int, out: bool) -> Routine:
     t = {4: "i32", 1: "i8"}[width]
     source, to = ("%inside", "%row") if out else ("%row", "%inside")
     text = f"""
-define internal void @{name}_thread(i64 %thread, ptr %near, ptr noalias %arena, ptr noalias %rows, i64 %runs, i64 %size,
+define internal void @{name}_thread(i64 %thread, ptr noalias %arena, ptr noalias %rows, i64 %runs, i64 %size,
     i64 %bytes, i64 %offset) #0 {{
 entry:
   %all = mul i64 %runs, %size
@@ -65,7 +65,6 @@ class GridProgram:
         shared: for each leaf of the inputs, whether all runs have one value of it.
         often: whether it is run so often that speed is worth a longer time to compile.
         written_out: as `threads.emit_thread` has it.
-        near: likewise.
         options: as the device's ``program`` takes them.
     """
 
@@ -75,15 +74,12 @@ class GridProgram:
         step: Step,
         shared: Sequence[bool],
         often: bool = True,
-        written_out: tuple[int, int, int] | None = None,
-        near: int = 0,
+        written_out: tuple[int, int] | None = None,
         **options: Any,
     ):
         self.device, self.state, self.inputs, self.shared = device, step.state, step.inputs, list(shared)
-        self.kernel: Kernel = emit_thread(
-            step, shared, written_out=written_out or (OFTEN if often else ONCE), near=near
-        )
-        routine = Routine("run", self.kernel.text, STEP, self.kernel.near)
+        self.kernel: Kernel = emit_thread(step, shared, written_out=written_out or (OFTEN if often else ONCE))
+        routine = Routine("run", self.kernel.text, STEP)
         self.loaded = device.program([routine], often=often, **options)
 
 

@@ -92,7 +92,7 @@ class Kernels(Control):
         elif vector:
             self.vector_loops(sizes, body)
         else:
-            self.loops(sizes, body, cost, self.far_reads([*maps, *totals]))
+            self.loops(sizes, body, cost)
         for n in maps:
             self.buffers[n.id] = buffers[n.id]
         for n in totals:

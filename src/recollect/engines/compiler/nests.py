@@ -38,11 +38,6 @@ class Nests:
             self.scratch.append((buffer.pointer, needed))
         return buffer
 
-    def far_reads(self, nodes: Sequence[Node]) -> int:
-        """How many arrays in far memory elements of these nodes are computed from."""
-        known = (self.buffers.get(i) for i in set().union(*(self.plan.reads(n) for n in nodes)))
-        return sum(1 for buffer in known if buffer is not None and self.w.is_far(buffer))
-
     def place_for(self, n: Node) -> Buffer:
         """The buffer a stored node is written to."""
         return self.targets.get(n.id) or self.allocate(n.size, n.dtype)
@@ -133,15 +128,11 @@ class Nests:
             with w.loop(1, vector=True, mask=ramp_mask(VECTOR, count % VECTOR)) as i:
                 body([*variables, affine.add(i, affine.number(whole))])
 
-    def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float, reads: int = 0) -> None:
-        """Loops over all sizes; small inner ones are written out.
-
-        ``reads``: loads of a turn from far memory, which wait neither for one another nor for other turns.
-        """
+    def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
+        """Loops over all sizes; small inner ones are written out."""
         limit, most = self.w.written_out
         total = math.prod(sizes)
-        turns = -(-self.w.in_flight // reads) if reads else 0
-        if total <= self.w.tiny or (total <= 16 and (total * cost <= limit or total <= turns)):
+        if total == 1 or (total <= 16 and total * cost <= limit):
             self._written_out(sizes, [], body)
             self.w.settle()
             return
@@ -154,20 +145,7 @@ class Nests:
             last = sizes[cut - 1]
             few = range(min(most, last - 1), 1, -1)
             chunk = next((c for c in few if last % c == 0 and c * cost <= limit), 1)
-        if inner * chunk < turns:
-            cut, chunk = self._with_more_turns(sizes, turns, most)
         self._nested(list(sizes), cut, chunk, [], body)
-
-    @staticmethod
-    def _with_more_turns(sizes: Sequence[int], turns: int, most: int) -> tuple[int, int]:
-        """How many axes stay loops, and how many turns of the last of them are written out, to have so many at once."""
-        cut, inner = len(sizes), 1
-        while cut > 1 and inner * sizes[cut - 1] <= most and inner < turns:
-            cut -= 1
-            inner *= sizes[cut]
-        able = [c for c in range(1, sizes[cut - 1] + 1) if sizes[cut - 1] % c == 0 and inner * c <= 2 * most]
-        enough = [c for c in able if inner * c >= turns]
-        return cut, min(enough) if enough else max(able, default=1)
 
     def _nested(self, sizes: list[int], cut: int, chunk: int, done: list[Index], body: Callable) -> None:
         d = len(done)

@@ -1,12 +1,11 @@
 """The work of threads as a program: PTX for NVIDIA's GPUs, or machine code that does one thread after the other.
 
-A routine is ``@{name}_thread(i64 thread, ptr near, arguments…)``; its entry ``@{name}`` has the arguments alone. LLVM
+A routine is ``@{name}_thread(i64 thread, arguments…)``; its entry ``@{name}`` has the arguments alone. LLVM
 contracts and reorders nothing, and numbers too small to be normal are taken for 0, on a GPU as on a processor: so both
 have the same bits.
 """
 
 import ctypes
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ import llvmlite.binding as llvm
 
 from recollect.engines.compiler import cache, machine
 from recollect.engines.compiler.emission import with_mode
-from recollect.engines.compiler.threads import TOGETHER
 
 TRIPLE = "nvptx64-nvidia-cuda"
 NEWEST = (9, 0)
@@ -32,15 +30,11 @@ STEP = "ppppii"
 
 
 class Routine(NamedTuple):
-    """The work of one thread; ``arguments``: "p" for a pointer, "i" for a 64-bit integer.
-
-    ``near``: bytes a thread of the memory that the threads of a block have before their arguments.
-    """
+    """The work of one thread; ``arguments``: "p" for a pointer, "i" for a 64-bit integer."""
 
     name: str
     text: str
     arguments: str
-    near: int = 0
 
 
 def _names(arguments: str) -> list[str]:
@@ -53,7 +47,7 @@ def _gpu_entry(routine: Routine) -> str:
     types = ["ptr addrspace(1) noalias" if a == "p" else "i64" for a in routine.arguments]
     given = ", ".join(f"{t} {n}" for t, n in zip(types, names, strict=True))
     lines = [f"define ptx_kernel void @{routine.name}({given}) #2 {{"]
-    passed = ["i64 %thread", "ptr %near"]
+    passed = ["i64 %thread"]
     for a, n in zip(routine.arguments, names, strict=True):
         if a == "p":
             lines.append(f"  {n}g = addrspacecast ptr addrspace(1) {n} to ptr")
@@ -61,9 +55,7 @@ def _gpu_entry(routine: Routine) -> str:
     for name, register in (("t", "tid"), ("b", "ctaid"), ("n", "ntid")):
         lines.append(f"  %{name} = call i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
         lines.append(f"  %{name}w = zext i32 %{name} to i64")
-    lines += ["  %before = mul i64 %bw, %nw", "  %thread = add i64 %before, %tw", "  %warp = lshr i64 %tw, 5"]
-    lines += [f"  %first = mul i64 %warp, {32 * routine.near}"]
-    lines += ["  %near = getelementptr i8, ptr addrspacecast (ptr addrspace(3) @near to ptr), i64 %first"]
+    lines += ["  %before = mul i64 %bw, %nw", "  %thread = add i64 %before, %tw"]
     lines += [f"  call void @{routine.name}_thread({', '.join(passed)})", "  ret void", "}"]
     return "\n".join(lines) + "\n"
 
@@ -77,7 +69,6 @@ def _host_entry(routine: Routine) -> str:
         [
             f"define void @{routine.name}(i64 %threads, {given}) #2 {{",
             "entry:",
-            f"  %near = alloca [{32 * routine.near} x i8], align 64",
             "MODE_ON",
             "  br label %head",
             "head:",
@@ -85,7 +76,7 @@ def _host_entry(routine: Routine) -> str:
             "  %more = icmp ult i64 %thread, %threads",
             "  br i1 %more, label %body, label %done",
             "body:",
-            f"  call void @{routine.name}_thread(i64 %thread, ptr %near, {given})",
+            f"  call void @{routine.name}_thread(i64 %thread, {given})",
             "  %next = add i64 %thread, 1",
             "  br label %head",
             "done:",
@@ -96,29 +87,10 @@ def _host_entry(routine: Routine) -> str:
     )
 
 
-def for_gpu(routines: Sequence[Routine], unroll: bool = False) -> str:
-    """LLVM's text of the entries that a GPU runs; ``unroll``: whether the driver may write out loops further."""
-    wait = "@llvm.nvvm.barrier.cta.sync.aligned.all"
-    needed = [f"declare i32 @llvm.nvvm.read.ptx.sreg.{r}.x()" for r in ("tid", "ctaid", "ntid")]
-    needed += [f"declare void {wait}(i32) convergent", "@near = external addrspace(3) global [0 x i8], align 16"]
-    text = _joined([r.text + _gpu_entry(r) for r in routines])
-    text = text.replace(TOGETHER, f"  call void {wait}(i32 0)")
-    return (text if unroll else _kept_as_loops(text)) + "\n".join(needed) + "\n" + ATTRIBUTES
-
-
-BACK = re.compile(r"^  br i1 %c(\d+), label %l\1, label %x\1$", re.MULTILINE)
-
-
-def _kept_as_loops(text: str) -> str:
-    """The same with a mark at each loop that its length is as it should be."""
-    marks: list[str] = []
-
-    def mark(found: re.Match[str]) -> str:
-        marks.append(f"!{len(marks) + 1} = distinct !{{!{len(marks) + 1}, !0}}")
-        return f"{found[0]}, !llvm.loop !{len(marks)}"
-
-    marked = BACK.sub(mark, text)
-    return marked + "\n".join(['!0 = !{!"llvm.loop.unroll.disable"}', *marks]) + "\n"
+def for_gpu(routines: Sequence[Routine]) -> str:
+    """LLVM's text of the entries that a GPU runs."""
+    registers = "".join(f"declare i32 @llvm.nvvm.read.ptx.sreg.{r}.x()\n" for r in ("tid", "ctaid", "ntid"))
+    return _joined([r.text + _gpu_entry(r) for r in routines]) + registers + ATTRIBUTES
 
 
 def for_host(routines: Sequence[Routine]) -> str:

@@ -70,7 +70,7 @@ class Reductions(Nests):
                 w.put(slot, w.widen(new) if wide else new)
 
         cost = (sum(self.plan.cost.get(i.id, 1.0) for i in n.ins) + 1) * len(places)
-        self.loops(counts, body, cost, self.far_reads([n]) * len(places))
+        self.loops(counts, body, cost)
         return [w.get(slot, n.dtype, wide) for slot in slots]
 
     def _in_parts(self, n: Node, places: list[Place]) -> list[Value]:
@@ -170,8 +170,7 @@ class Reductions(Nests):
         if w.lanes > 1:
             if w.late:
                 body = lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at)))  # noqa: E731
-                reads = min(16, math.prod(self._reduced(n))) * self.far_reads([n])
-                self.loops(list(n.shape), body, self.plan.cost[n.id], reads)
+                self.loops(list(n.shape), body, self.plan.cost[n.id])
             else:
                 self._reduce_in_lanes(n, buffer)
             self.buffers[n.id] = buffer

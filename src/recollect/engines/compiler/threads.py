@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import pool
 from recollect.engines.compiler.affine import Index
-from recollect.engines.compiler.emission import Body, emit_body
+from recollect.engines.compiler.emission import emit_body
 from recollect.engines.compiler.functions import LIBM
 from recollect.engines.compiler.graph import Node, Unsupported
 from recollect.engines.compiler.plan import reachable
@@ -23,13 +23,8 @@ from recollect.engines.compiler.writer import Writer
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
 
-OFTEN, ONCE = (100, 16, 12), (0, 1, 0)
-"""As `writer.WRITTEN_OUT`, and the loads that a thread should have under way at once, since each takes hundreds of
-cycles. What runs once is to compile quickly."""
-
-TOGETHER = "  ; together"
-"""Stands where threads wait for one another before each step, so that they are in the same part of the code, where a
-target can; without, each would fetch its own."""
+OFTEN, ONCE = (300, 8), (0, 1)
+"""As `writer.WRITTEN_OUT`: what runs often may be long, what runs once is to compile quickly."""
 
 OWN = 1 << 12
 """Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
@@ -38,15 +33,10 @@ OWN = 1 << 12
 class ThreadWriter(Writer):
     """Writes the lanes' code for one lane."""
 
-    def __init__(self, written_out: tuple[int, int, int], near: Mapping[int, int] | None = None) -> None:
+    def __init__(self, written_out: tuple[int, int]) -> None:
         super().__init__(BLOCK)
-        self.written_out, self.late, self.alone = written_out[:2], True, True
-        self.in_flight = written_out[2]
-        self.tiny = 4 if written_out[0] else 1  # LLVM makes registers of such arrays
+        self.written_out, self.late, self.alone = written_out, True, True
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
-        self.near: dict[str, tuple[int, int]] = {}  # name, place and bytes an element of those in the near memory
-        self.names: list[str] = []  # of all arrays, as they were made
-        self._places = near or {}
         self.widths: dict[str, int] = {}  # name and bytes an element of those in the scratch space
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
@@ -68,10 +58,6 @@ class ThreadWriter(Writer):
         """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
         del shared
         name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
-        self.names.append(name)
-        if (place := self._places.get(len(self.names) - 1)) is not None:
-            self.near[name] = (place, BYTES[kind])
-            return Buffer(name, kind, True), 0
         if needed > OWN:
             self.widths[name] = BYTES[kind]
             return Buffer(name, kind, True), needed
@@ -81,10 +67,6 @@ class ThreadWriter(Writer):
     def stride(self, buffer: Buffer) -> int:
         """Runs lie side by side, but for what is a thread's own."""
         return BLOCK if buffer.lanes and not buffer.own else 1
-
-    def is_far(self, buffer: Buffer) -> bool:
-        """States, and what does not fit into faster memory."""
-        return buffer.lanes and not buffer.own and buffer.pointer not in self.near
 
     def align(self, buffer: Buffer) -> int:
         """Of one element."""
@@ -167,9 +149,7 @@ class Offsets:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """The work of one thread: ``@{name}_thread(thread, near, arena, given, shared, scratch, runs, count)``.
-
-    ``near``: fast memory of the 32 threads of a block, which lasts as long as the call.
+    """The work of one thread: ``@{name}_thread(thread, arena, given, shared, scratch, runs, count)``.
 
     ``arena``: blocks of two regions of `Offsets` of the state, of which the first holds it between calls. ``given``:
     blocks of the inputs that differ from run to run. ``shared``: 4 bytes for each element of the others.
@@ -179,17 +159,11 @@ class Kernel:
     text: str
     scratch: int  # bytes a block
     own: int  # bytes that a thread has for itself
-    near: int  # bytes of the near memory a thread
     kernels: int
 
 
-def emit_thread(
-    step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int, int] = OFTEN, near: int = 0
-) -> Kernel:
-    """A step, which has no outputs, as the work of one thread.
-
-    ``written_out``: as `OFTEN`. ``near``: how much fast memory there is, in bytes a thread, for arrays
-    that are read and written most.
+def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int] = OFTEN) -> Kernel:
+    """A step, which has no outputs, as the work of one thread; ``written_out``: as `writer.WRITTEN_OUT`.
 
     Raises:
         Unsupported: for what a GPU cannot do with the processor's bits.
@@ -198,31 +172,15 @@ def emit_thread(
         raise Unsupported(why)
     if step.outputs.shapes:
         raise ValueError("a step for a GPU changes its state and has no outputs")
-    with step.lock:
-        return _emit(step, shared, name, written_out, near)
-
-
-def _emit(step: Step, shared: Sequence[bool], name: str, written_out: tuple[int, int, int], near: int) -> Kernel:
-    count = len(step.state.shapes)
+    w, count = ThreadWriter(written_out), len(step.state.shapes)
     state, inputs = step.leaves[:count], step.leaves[count:]
-
-    def written(w: ThreadWriter) -> Body:
-        return emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
-
-    w = ThreadWriter(written_out)
-    body = written(w)
+    with step.lock:
+        body = emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
     own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
-    # Low places are those that most arrays share. Where an array is decides how its elements are addressed: once more.
-    chosen = {k: own[x] for k, x in enumerate(w.names) if x in own and own[x] + w.arrays[x] <= near}
-    if chosen:
-        w = ThreadWriter(written_out, chosen)
-        body = written(w)
-        own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
-    near = near if chosen else 0
     far, far_bytes = pool.places(dict(body.scratch), w.scopes[0].lines, still=True)
     text = [
         *(line.replace("@g", f"@{name}_g") for line in w.tables.values()),
-        f"define internal void @{name}_thread(i64 %thread, ptr noalias %near, ptr noalias %arena, "
+        f"define internal void @{name}_thread(i64 %thread, ptr noalias %arena, "
         "ptr noalias %given, ptr noalias %shared, ptr noalias %scratch, i64 %runs, i64 %count) #0 {",
         "entry:",
         *(line.replace("align 64", "align 4") for line in w.allocas),
@@ -236,7 +194,6 @@ def _emit(step: Step, shared: Sequence[bool], name: str, written_out: tuple[int,
         *_regions(step.state),
         *_inputs(step.inputs, shared),
         *_scratch(far, far_bytes, w.widths),
-        *_near(w.near),
         "  br label %head",
         "head:",
         "  %k = phi i64 [ 0, %first ], [ %next, %last ]",
@@ -245,7 +202,6 @@ def _emit(step: Step, shared: Sequence[bool], name: str, written_out: tuple[int,
         "  %more = icmp ult i64 %k, %count",
         "  br i1 %more, label %body, label %done",
         "body:",
-        TOGETHER,
         *_pointers(step.state, body.swapped),
         *(line.replace("@g", f"@{name}_g") for line in w.scopes[0].lines),
         "  br label %last",
@@ -260,7 +216,7 @@ def _emit(step: Step, shared: Sequence[bool], name: str, written_out: tuple[int,
         "}",
         *sorted(w.declared),
     ]
-    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes, near, len(body.plan.items))
+    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes, len(body.plan.items))
 
 
 def _regions(layout: Layout) -> list[str]:
@@ -303,17 +259,6 @@ def _own(arrays: Mapping[str, int], places: Mapping[str, int], total: int) -> li
     lines = [f"  {name} = alloca [{size} x i8], align 16" for name, size in arrays.items() if name not in places]
     lines.append(f"  %pool = alloca [{max(total, 16)} x i8], align 16")
     return lines + [f"  {name} = getelementptr inbounds i8, ptr %pool, i64 {at}" for name, at in places.items()]
-
-
-def _near(places: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Fast memory, a block's threads side by side."""
-    lines = [
-        "  %near_4 = getelementptr inbounds i8, ptr %near, i64 %lane4",
-        "  %near_1 = getelementptr inbounds i8, ptr %near, i64 %lane",
-    ]
-    for name, (at, width) in places.items():
-        lines.append(f"  {name} = getelementptr inbounds i8, ptr %near_{width}, i64 {at * BLOCK}")
-    return lines
 
 
 def _scratch(places: Mapping[str, int], total: int, widths: Mapping[str, int]) -> list[str]:

@@ -28,8 +28,6 @@ class Writer:
         self.lanes = lanes
         self.alone = lanes == 1  # whether a branch or a loop is taken by one run, not by all of a vector
         self.late = False  # whether `plan` does what threads of a GPU gain from
-        self.in_flight = 0  # loads that should be under way at once, even if that takes long code
-        self.tiny = 1  # turns of a loop that is always written out
         self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
@@ -264,11 +262,6 @@ class Writer:
     def stride(self, buffer: Buffer) -> int:
         """How many elements of memory lie between two elements of an array of one run."""
         return self.lanes if buffer.lanes else 1
-
-    def is_far(self, buffer: Buffer) -> bool:
-        """Whether a load takes so long that others should be under way."""
-        del buffer
-        return False
 
     def align(self, buffer: Buffer) -> int:
         """What the address of an element (of its lanes) is a multiple of, in bytes."""
