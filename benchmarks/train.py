@@ -6,19 +6,20 @@ import sys
 import yardsticks
 
 from recollect import cli
+from recollect.cli import bench
 from recollect.cli.reports import progress
 from recollect.store.run_folders import command_line, versions
-from recollect.studies.speed import batch
 
 
 def main() -> int:
     """Measure and print, as JSON."""
     args = cli.parser().parse_args(["bench", "train", *sys.argv[1:]])
-    report = batch.everything(args.engines.split(","), args.runs, args.seconds, args.skip, progress)
-    progress("yardsticks: C, eager JAX, PyTorch")
-    report["others"] = [
-        row for row in (yardsticks.c_loop(), yardsticks.eager(), yardsticks.pytorch()) if row is not None
-    ]
+    report = bench.measured(args)
+    others = ()
+    if args.env in (None, bench.PAPERS):  # they are the paper's agent in the secret informant
+        progress("yardsticks: C, eager JAX, PyTorch")
+        others = (yardsticks.c_loop(), yardsticks.eager(), yardsticks.pytorch())
+    report["others"] = [row for row in others if row is not None]
     c = next((row["steps_per_second"] for row in report["others"] if row["engine"].startswith("C")), None)
     if c is not None:
         for row in report["by_runs"]:

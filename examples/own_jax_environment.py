@@ -50,7 +50,10 @@ def main(agents, episodes=2000):
     seconds = time.perf_counter() - begun
     solved = int((result.returns[:, -1] > 0.9).sum())
     print(f"{solved} of {agents} agents solved it; guessing gives .5, the mean is {result.returns[:, -1].mean():.3f}")
-    print(f"{result.steps.sum():,} steps in {seconds:.1f} s with compiling, on the engine {result.engine!r}")
+    steps = int(result.steps.sum())
+    print(
+        f"{steps:,} steps in {seconds:.1f} s with compiling: {steps / seconds:,.0f} a second, engine {result.engine!r}"
+    )
 
 
 if __name__ == "__main__":

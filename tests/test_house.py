@@ -31,6 +31,8 @@ OPTIONAL = {
     "gymnasium": {"envs", "training", "view", "wrappers"},
     "minigrid": {"envs"},
     "popgym": {"envs"},
+    "gymnax": {"envs"},
+    "xminigrid": {"envs"},
     "bsuite": {"envs"},
     "tensorboardX": {"training"},
     "stable_baselines3": {"studies"},

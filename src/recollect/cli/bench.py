@@ -3,9 +3,13 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
-from recollect.cli.arguments import Commands, count, counts, names_among
+from recollect.cli.arguments import Commands, count, counts, names_among, setting
+from recollect.cli.learners import LEARNERS
 from recollect.cli.reports import print_table, progress
+
+PAPERS = "recollect/SecretInformant-v0"
 
 
 def _reservoir(args: argparse.Namespace) -> None:
@@ -43,11 +47,21 @@ def _host(args: argparse.Namespace) -> None:
     )
 
 
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """What ``bench train`` reports: of the paper's pair, or of the one that was named."""
+    from recollect.studies.speed import batch, pair
+
+    engines = args.engines.split(",")
+    if args.env is None and args.agent is None and not args.set and not args.env_set:
+        return batch.everything(engines, args.runs, args.seconds, args.skip, progress)
+    named = pair.Pair(args.agent or "general", args.env or PAPERS, tuple(args.set), tuple(args.env_set))
+    return pair.everything(named, engines, args.runs or (1, 64), args.seconds, args.skip, progress)
+
+
 def _train(args: argparse.Namespace) -> None:
     from recollect.store.run_folders import command_line, versions
-    from recollect.studies.speed import batch
 
-    report = batch.everything(args.engines.split(","), args.runs, args.seconds, args.skip, progress)
+    report = measured(args)
     if args.picture is not None:
         from recollect.studies import lab_plots
 
@@ -68,6 +82,19 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
+def add_pair(command: argparse.ArgumentParser, env: str) -> None:
+    """The options that name an agent and an environment in JAX."""
+    one = "PACKAGE:ID as `recollect envs` lists it, MODULE:CLASS for one's own, "
+    command.add_argument("--env", metavar="NAME", help=f"{one}recollect/TMaze-v0 (default: {env})")
+    command.add_argument(
+        "--env-set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="its options"
+    )
+    command.add_argument(
+        "--agent", choices=LEARNERS, help="default: general; without any of these four the paper's pair is measured"
+    )
+    command.add_argument("--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="its options")
+
+
 def register(commands: Commands) -> None:
     """Add ``bench`` and its subjects."""
     bench = commands.add_parser("bench", help="how fast the library is on this machine")
@@ -82,12 +109,13 @@ def register(commands: Commands) -> None:
     loop.add_argument("--steps", type=count, default=2000, help="a measurement (default: 2,000)")
     loop.add_argument("--hidden", type=count, default=64, help="units of the networks (default: 64)")
     loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
-    known = ("episodic", "none", "gru", "gru-long", "real-time", "gru-jax")
+    known = ("episodic", "none", "gru", "gru-long", "real-time", "gru-jax", "general")
     loop.add_argument(
         "--agents", type=names_among("agent", known, known), default=known, help=f"default: {','.join(known)}"
     )
     loop.set_defaults(run=_host)
-    loop = subjects.add_parser("train", help="steps per second of the whole online loop")
+    loop = subjects.add_parser("train", help="steps per second of the whole online loop, in environments in JAX")
+    add_pair(loop, PAPERS)
     known = "auto, cuda, compiled-gpu, cpu, jax"
     loop.add_argument("--engines", default="auto,jax", help=f"comma-separated: {known} (default: auto,jax)")
     loop.add_argument("--runs", type=counts, help="how many at once, comma-separated (default: as the machine allows)")

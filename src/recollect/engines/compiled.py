@@ -81,6 +81,22 @@ def why_not(agent: Agent, env: Environment) -> str | None:
     return None
 
 
+def prepare(agent: Agent, env: Environment, runs: int) -> dict[str, float]:
+    """Compile what `advance` needs for so many runs that share their hyperparameters; seconds of each stage."""
+    from recollect.engines.compiler.fleet import lanes_for
+
+    tree = jax.tree.structure(agent)
+    lanes = lanes_for(runs, _traced(tree, env, LEAST_BINS)[0].state)
+    programs = _programs(tree, env, LEAST_BINS, lanes, (True,) * (tree.num_leaves + 4))
+    return {stage: sum(program.seconds[stage] for program in programs) for stage in programs[0].seconds}
+
+
+def forget() -> None:
+    """Drop the loops that this process has compiled; the code on disk stays."""
+    _traced.cache_clear()
+    _programs.cache_clear()
+
+
 def advance(
     agents: Agent, env: Environment, runs: loop.Run, limits: tuple[int, int, int, int], records: int
 ) -> tuple[loop.Run, loop.Record]:

@@ -109,16 +109,22 @@ def start(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:
         return start_together(agents, env, seeds, bins)
     hyperparameters, tree = jax.tree.flatten(jax.tree.map(np.asarray, agents))
     runs = [start_one(row, tree, env, seed) for *row, seed in zip(*hyperparameters, np.asarray(seeds), strict=True)]
-    runs = jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *runs)
-    key = jax.random.wrap_key_data(runs.key, impl=prng.IMPL)
-    return runs._replace(key=key, sums=jnp.zeros((len(seeds), bins, 3)))
+    runs = jax.tree.map(lambda *leaves: _stack(leaves), *runs)
+    return runs._replace(sums=jnp.zeros((len(seeds), bins, 3)))
+
+
+def _stack(leaves: tuple[Array, ...]) -> Array:
+    """The leaves of several runs as one, by no program of its own; random keys by their words."""
+    if not jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+        return jax.device_put(np.stack(leaves))
+    words = np.stack([np.asarray(jax.random.key_data(key)) for key in leaves])
+    return jax.random.wrap_key_data(jax.device_put(words), impl=jax.random.key_impl(leaves[0]))
 
 
 @functools.partial(jax.jit, static_argnames=("tree", "env"))
 def start_one(hyperparameters: list, tree: Any, env: Environment, seed: Any) -> Run:
-    """One run before its first step; its key as plain words."""
-    run = start_run(jax.tree.unflatten(tree, hyperparameters), env, seed, 1)
-    return run._replace(key=jax.random.key_data(run.key))
+    """One run before its first step."""
+    return start_run(jax.tree.unflatten(tree, hyperparameters), env, seed, 1)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "bins"))

@@ -1,7 +1,8 @@
 """Environments: the secret informant problem and the T-maze in pure JAX, and as Gymnasium environments.
 
 `base` says what a JAX environment is; `making` finds a Gymnasium environment by its id and checks it, `spaces` turns
-its observations and actions into vectors; `bsuite` and `minigrid` adapt other suites. May import `agents`.
+its observations and actions into vectors; `bsuite` and `minigrid` adapt other suites, `adapters` JAX
+environments of gymnax and xminigrid. May import `agents`.
 
 The names below are imported when first used, so that registering with Gymnasium needs neither JAX nor NumPy.
 """
@@ -10,11 +11,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from recollect.envs.adapters import adapt
     from recollect.envs.base import Environment, TimeStep
     from recollect.envs.secret_informant import FORWARD, Instance, SecretInformant
     from recollect.envs.t_maze import TMaze
 
 _HOME = {
+    "adapt": "recollect.envs.adapters",
     "Environment": "recollect.envs.base",
     "TimeStep": "recollect.envs.base",
     "FORWARD": "recollect.envs.secret_informant",
@@ -23,7 +26,7 @@ _HOME = {
     "TMaze": "recollect.envs.t_maze",
 }
 
-__all__ = ["FORWARD", "Environment", "Instance", "SecretInformant", "TMaze", "TimeStep", "register"]
+__all__ = ["FORWARD", "Environment", "Instance", "SecretInformant", "TMaze", "TimeStep", "adapt", "register"]
 
 
 def register() -> None:

@@ -1,5 +1,6 @@
 """From what a user names to environments: an id, an environment, or a function that makes one."""
 
+import contextlib
 import importlib
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,6 +13,9 @@ from recollect.errors import RecollectError
 
 BRINGS = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "popgym-": "popgym"}
 """Packages that register their environments when they are imported, by how the ids begin."""
+
+JAX_PACKAGES = ("gymnax", "xminigrid")
+"""Packages of JAX environments that can be adapted: PACKAGE:ID names one."""
 
 Factory = Callable[[], gym.Env]
 
@@ -33,14 +37,20 @@ def make(env_id: str, **options: Any) -> gym.Env:
     """An environment by id.
 
     As ``gymnasium.make``, and besides: packages that bring the environment are imported; ``bsuite/NAME/NUMBER`` is a
-    bsuite experiment; MiniGrid's partial view comes one-hot and without the mission text, with ``things`` only those
-    kinds of things in it; popgym's environments have its ``Antialias`` flag for the first step.
+    bsuite experiment; ``gymnax:ID`` and ``xminigrid:ID`` are JAX environments of those packages, with options of their
+    parameters or of what makes them; MiniGrid's partial view comes one-hot and without the mission text, with
+    ``things`` only those kinds of things in it; popgym's environments have its ``Antialias`` flag for the first step.
     """
     register()
     if env_id.startswith("bsuite/"):
         from recollect.envs.bsuite import BsuiteEnv
 
         return BsuiteEnv(env_id.removeprefix("bsuite/"), **options)
+    if is_foreign(env_id):
+        from recollect.envs.adapters import named
+        from recollect.envs.jax_env import JaxEnv
+
+        return JaxEnv(named(env_id, **options))
     package = next((p for start, p in BRINGS.items() if env_id.startswith(start)), None)
     if package is not None:
         _bring(package, env_id)
@@ -52,6 +62,11 @@ def make(env_id: str, **options: Any) -> gym.Env:
     if package == "minigrid":
         return _one_hot_view(env, things)
     return _flag_first_step(env) if package == "popgym" else env
+
+
+def is_foreign(env_id: str) -> bool:
+    """Whether an id names a JAX environment of a package that is adapted here."""
+    return env_id.partition(":")[0] in JAX_PACKAGES and ":" in env_id
 
 
 def _bring(package: str, env_id: str) -> None:
@@ -120,8 +135,23 @@ def listing() -> list[tuple[str, str]]:
         except RecollectError:
             continue
     found = [(env_id, str(spec.entry_point).split(".")[0]) for env_id, spec in gym.registry.items()]
+    return sorted(found) + _of_bsuite() + _of_jax_packages()
+
+
+def _of_bsuite() -> list[tuple[str, str]]:
     try:
         from bsuite import sweep
     except ImportError:
-        return sorted(found)
-    return sorted(found) + [(f"bsuite/{name}", "bsuite") for name in sweep.SWEEP]
+        return []
+    return [(f"bsuite/{name}", "bsuite") for name in sweep.SWEEP]
+
+
+def _of_jax_packages() -> list[tuple[str, str]]:
+    from recollect.envs import adapters
+
+    found = []
+    for package in JAX_PACKAGES:
+        with warnings.catch_warnings(), contextlib.suppress(RecollectError):
+            warnings.simplefilter("ignore")
+            found += [(env_id, package) for env_id in adapters.ids(package)]
+    return found

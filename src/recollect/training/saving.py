@@ -8,7 +8,7 @@ import numpy as np
 
 from recollect.agents import named
 from recollect.engines.host import Live
-from recollect.envs import spaces
+from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files, trees
 from recollect.store.provenance import BITS_DEPEND_ON, versions
@@ -84,7 +84,7 @@ def arguments_of(meta: dict[str, Any], where: Path, env: Any, check: bool) -> tu
         if made is not None and (env is None or env == made["id"]):
             if not isinstance(made["id"], str) or not all(isinstance(name, str) for name in made["options"]):
                 raise TypeError("the environment's id or options are no text")
-            if env is None and ":" in made["id"]:
+            if env is None and ":" in made["id"] and not making.is_foreign(made["id"]):
                 # Gymnasium imports what stands before the colon: not because a file says so.
                 raise FileError(f"{where} names a module to import, {made['id']!r}: give it as env (--env)")
             env = made["id"]

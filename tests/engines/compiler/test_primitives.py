@@ -66,6 +66,9 @@ BINARY = {
     "differ": jnp.not_equal,
     "at least": jnp.greater_equal,
     "atan2": jnp.arctan2,
+    "found among sorted": lambda a, b: jnp.searchsorted(jnp.sort(a), b),
+    "at most, in total order": jax.lax.le_to_p.bind,
+    "below, in total order": jax.lax.lt_to_p.bind,
 }
 
 

@@ -119,6 +119,20 @@ def _select(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.elementwise("select", which, *cases)
 
 
+@rule("le_to", "lt_to")
+def _total_order(graph: Graph, e: Any, x: list[Node]) -> Any:
+    """Comparisons by which every float has its place, as searching needs: by bits, those of negative ones reversed."""
+
+    def place(n: Node) -> Node:
+        if n.dtype != "f":
+            return n
+        bits = graph.elementwise("bitcast", n, dtype="i")
+        reversed_bits = graph.elementwise("xor", bits, graph.const(np.int32(0x7FFFFFFF)))
+        return graph.elementwise("select", graph.elementwise("lt", bits, graph.const(np.int32(0))), bits, reversed_bits)
+
+    return graph.elementwise(e.primitive.name[:2], *map(place, x))
+
+
 @rule("clamp")
 def _clamp(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.elementwise("min", graph.elementwise("max", x[1], x[0]), x[2])

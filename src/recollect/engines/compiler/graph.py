@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 DTYPES = {"f": np.dtype(np.float32), "i": np.dtype(np.int32), "u": np.dtype(np.uint32), "b": np.dtype(np.bool_)}
-LETTERS = {dtype: letter for letter, dtype in DTYPES.items()}
+OCTET = np.dtype(np.uint8)
+"""Computed as uint32, and cut to its eight bits after every operation that could leave them."""
+LETTERS = {dtype: letter for letter, dtype in DTYPES.items()} | {OCTET: "u"}
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 VIEWS = frozenset({"bcast", "reshape", "transpose", "slice", "rev"})
@@ -30,7 +32,7 @@ def letter(dtype: Any) -> str:
     try:
         return LETTERS[np.dtype(dtype)]
     except (KeyError, TypeError):
-        raise Unsupported(f"arrays of {dtype} (float32, int32, uint32 and bool are compiled)") from None
+        raise Unsupported(f"arrays of {dtype} (float32, int32, uint32, uint8 and bool are compiled)") from None
 
 
 class Node:
@@ -111,7 +113,7 @@ class Graph:
     def const(self, value: Any, dtype: str | None = None) -> Node:
         """A constant; one that is the same everywhere is a scalar broadcast."""
         value = np.asarray(value)
-        value = value.astype(DTYPES[dtype]) if dtype else value
+        value = value.astype(DTYPES[dtype or letter(value.dtype)])
         kind = letter(value.dtype)
         value = np.ascontiguousarray(value).reshape(value.shape)
         if value.size > 1 and len(np.unique(value.reshape(-1).view(np.uint8 if kind == "b" else np.uint32))) == 1:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core, source_info_util
 
-from recollect.engines.compiler import elementwise, shapes
+from recollect.engines.compiler import elementwise, octets, shapes
 from recollect.engines.compiler.graph import DTYPES, Graph, Node, Unsupported, letter
 from recollect.engines.compiler.rules import RULES, is_key, physical, rule, several
 
@@ -40,6 +40,7 @@ def _evaluate(graph: Graph, jaxpr: Any, consts: Sequence[Any], args: Sequence[No
         try:
             if function is None:
                 raise Unsupported(f"the primitive {name!r}")
+            octets.check(equation)
             results = function(graph, equation, [read(v) for v in equation.invars])
         except Unsupported as error:
             if "\n" in str(error):
@@ -47,6 +48,8 @@ def _evaluate(graph: Graph, jaxpr: Any, consts: Sequence[Any], args: Sequence[No
             line = source_info_util.summarize(equation.source_info)
             raise Unsupported(f"{error}\n  primitive {name!r} at {line}") from None
         results = results if isinstance(results, (list, tuple)) else [results]
+        if name not in octets.KEEP:
+            results = [octets.cut(graph, n, v.aval) for n, v in zip(results, equation.outvars, strict=True)]
         known.update(zip(equation.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from recollect.engines.compiler import machine
 from recollect.engines.compiler.emission import Emitted, emit, with_mode
-from recollect.engines.compiler.graph import DTYPES, Graph, letter
+from recollect.engines.compiler.graph import DTYPES, OCTET, Graph, letter
 from recollect.engines.compiler.primitives import convert
 from recollect.engines.compiler.rules import is_key
 
@@ -38,6 +38,7 @@ class Layout:
             getattr(leaf, "dtype", None) if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves
         ]
         raw = [self._abstract(leaf) for leaf in leaves]
+        self.are_octets = [a.dtype == OCTET for a in raw]
         self.shapes = [tuple(a.shape) for a in raw]
         self.kinds = [letter(a.dtype) for a in raw]
         self.bytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in raw)
@@ -53,15 +54,16 @@ class Layout:
         leaves, found = jax.tree.flatten(tree)
         if found != self.tree:
             raise ValueError(f"expected a pytree like {self.tree}, got {found}")
-        return [
+        numbers = (
             np.asarray(jax.random.key_data(x) if k is not None else x) for x, k in zip(leaves, self.keys, strict=True)
-        ]
+        )
+        return [x.astype(np.uint32) if octet else x for x, octet in zip(numbers, self.are_octets, strict=True)]
 
     def wrap(self, leaves: Sequence[Any]) -> Any:
         """The pytree of traced or concrete leaves, keys as keys."""
         made = [
-            x if k is None else jax.random.wrap_key_data(x, impl=k._impl)  # type: ignore[attr-defined]
-            for x, k in zip(leaves, self.keys, strict=True)
+            jax.random.wrap_key_data(x, impl=k._impl) if k is not None else x.astype(np.uint8) if octet else x  # type: ignore[attr-defined]
+            for x, k, octet in zip(leaves, self.keys, self.are_octets, strict=True)
         ]
         return jax.tree.unflatten(self.tree, made)
 
@@ -71,7 +73,9 @@ class Layout:
 
 
 def _unkeyed(tree: Any) -> list[Any]:
-    return [jax.random.key_data(x) if is_key(x) else x for x in map(jax.numpy.asarray, jax.tree.leaves(tree))]
+    """The leaves as what is compiled: keys and bytes as words."""
+    leaves = map(jax.numpy.asarray, jax.tree.leaves(tree))
+    return [jax.random.key_data(x) if is_key(x) else x.astype(np.uint32) if x.dtype == OCTET else x for x in leaves]
 
 
 class Step:
@@ -91,6 +95,8 @@ class Step:
             new, outputs = function(self.state.wrap(leaves[:count]), *self.inputs.wrap(leaves[count:]))
             if (found := jax.tree.structure(new)) != self.state.tree:
                 raise ValueError(f"the step must return a state like the one it gets: {self.state.tree}, got {found}")
+            if [bool(x.dtype == OCTET) for x in map(jax.numpy.asarray, jax.tree.leaves(new))] != self.state.are_octets:
+                raise ValueError("the step must return a state like the one it gets: uint8 where that is uint8")
             out_tree.append(jax.eval_shape(lambda: outputs))
             return [*_unkeyed(new), *_unkeyed(outputs)]
 
@@ -222,7 +228,8 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     """Compile ``step(state, *inputs) -> (state, outputs)`` for one run.
 
     Args:
-        step: a pure JAX function, any derivatives inside it; its arrays float32, int32, uint32, bool or random keys.
+        step: a pure JAX function, any derivatives inside it; its arrays float32, int32, uint32, uint8 (which
+            calls take and return as uint32), bool or random keys.
         state: an example of the state, whose numbers are the first ones.
         inputs: examples of the inputs.
         memory: of another compiled step on the same state, to share it.

@@ -9,6 +9,7 @@ from typing import Any
 
 from recollect.agents.base import Agent
 from recollect.agents.episodic import EpisodicActorCritic
+from recollect.agents.general import GeneralActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.training.online import Learner
@@ -20,7 +21,10 @@ TRIAL, LONGEST = 50, 0.5
 
 
 def agents(hidden: int) -> dict[str, Agent]:
-    """What is measured: the agent with a memory of 8, its control without memory, and the recurrent baselines."""
+    """What is measured: the agent with a memory of 8, its control without memory, and the recurrent baselines.
+
+    The general agent has the networks that it always has.
+    """
     # At the default rate, networks of 64 units lose themselves on CartPole within a thousand steps.
     options: dict[str, Any] = {"memory_size": 8, "hidden": hidden, "critic_output": "linear", "learning_rate": 1e-3}
     return {
@@ -31,6 +35,7 @@ def agents(hidden: int) -> dict[str, Agent]:
         "real-time": RealTimeActorCritic(width=hidden, critic_output="linear"),
         # An activation that the compiled steps do not know.
         "gru-jax": RecurrentActorCritic(width=hidden, window=8, critic_output="linear", activation="sigmoid"),
+        "general": GeneralActorCritic(),
     }
 
 
