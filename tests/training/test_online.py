@@ -392,3 +392,9 @@ def test_pictures_get_an_encoder_that_is_saved_with_the_agent(tmp_path):
     own = AGENT.replace(pictures=Convolution((6, 5, 2), features=3))
     Learner(own, Pictures(), check=False).save(tmp_path / "own")
     assert Learner.load(tmp_path / "own", Pictures(), check=False).agent.pictures == own.pictures
+
+
+def test_default_folders_have_names_that_any_file_system_takes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Learner(AGENT, "gymnasium:CartPole-v1").learn(10, progress=False)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["gymnasium-CartPole-v1-episodic-seed0"]

@@ -307,7 +307,8 @@ class Learner(Stepping):
 
     def _open(self, folder: Path | str | None, how: dict[str, Any]) -> Recorder:
         if self._recorder is None:
-            name = f"{self.source.name.replace('/', '-')}-{named.name_of(self.agent)}-seed{self.seed}"
+            env = self.source.name.replace("/", "-").replace(":", "-")  # no file system minds "-"
+            name = f"{env}-{named.name_of(self.agent)}-seed{self.seed}"
             path = Path("runs", name) if folder is None else Path(folder)
             config = {**self.description(), **how}
             self._recorder = Recorder.create(path, config, numbered=folder is None)
