@@ -230,6 +230,8 @@ def _members(file: BinaryIO) -> dict[str, bytes]:
         for info in infos:
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
                 raise ValueError(f"member {info.filename!r} is compressed or larger than the file")
+            if not 0 <= info.header_offset < size:
+                raise ValueError(f"member {info.filename!r} lies outside of the file")
         if sum(info.file_size for info in infos) > size:
             raise ValueError("its members are together larger than the file: some of them overlap")
         content = {name: archive.read(name) for name in names}

@@ -106,15 +106,24 @@ class PytreeGroup(Group):
 
     @property
     def over(self) -> bool:
-        """Whether every run has its episodes or its steps."""
-        return bool((self.episodes >= self._limits.episodes).all()) or self._taken >= self._limits.max_steps
+        """Whether every run has its episodes or its steps.
+
+        Only after a whole number of largest calls: what comes after a run's end is in its state too, and that must not
+        depend on how the calls were divided.
+        """
+        ended = bool((self.episodes >= self._limits.episodes).all()) or self._taken >= self._limits.max_steps
+        return ended and self._left() == self._most
+
+    def _left(self) -> int:
+        """Records until a whole number of largest calls."""
+        return self._most - self._taken // loop.RECORD % self._most
 
     def advance(self) -> Sequence[dict[str, Any]]:
         """One compiled call; gives the bins that it completed."""
-        begun, count = time.perf_counter(), self._records
+        begun, count = time.perf_counter(), min(self._records, self._left())
         self._runs, records = loop.advance(self._engine, self._agents, self._env, self._runs, self._limits, count)
         self._taken += count * loop.RECORD
-        if count < self._most and time.perf_counter() - begun < SECONDS / 2:
+        if count == self._records < self._most and time.perf_counter() - begun < SECONDS / 2:
             self._records = min(2 * count, self._most)
         return self._bins.add(self._seeds, jax.device_get(records), np.asarray(self._runs.sums))
 
