@@ -71,7 +71,7 @@ LEARNER += ("--normalize", "both", "--set", "critic_output=linear", "--set", "hi
 
 def test_a_learner_killed_and_resumed(tmp_path, capsys):
     """``recollect train`` in Gymnasium, killed twice in the middle of episodes, ended by SIGTERM, and gone on with."""
-    rng, run, whole = random.Random(1), tmp_path / "run", tmp_path / "whole"
+    rng, run, whole, within = random.Random(1), tmp_path / "run", tmp_path / "whole", []
     for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):
         arguments = ("resume", run) if run.exists() else (*LEARNER, "--out", run)
         process = real(tmp_path / "cache", *arguments, "--checkpoint-every", "0.02")
@@ -84,9 +84,11 @@ def test_a_learner_killed_and_resumed(tmp_path, capsys):
         status = "interrupted" if number == signal.SIGTERM else "stopped"
         assert run_folders.summary(run)["status"] == status and 0 <= run_folders.summary(run)["progress"] < 1
         assert [fault for _, fault in run_folders.verify(run) if fault] == []
+        newest = checkpoints.load(run / "checkpoints" / "learner")
+        assert 0 < newest.meta["steps"] < 20_000
+        within.append(len(newest.arrays["fleet.taken"]) > 0)
     assert "recollect resume goes on with it" in err
-    newest = checkpoints.load(run / "checkpoints" / "learner")
-    assert 0 < newest.meta["steps"] < 20_000 and len(newest.arrays["fleet.taken"]) > 0
+    assert any(within)  # an end of an episode may be hit by chance, but not three times
     assert cli.main(["resume", str(run)]) == 0 and "steps:   20,000" in capsys.readouterr().out
     assert cli.main([*LEARNER, "--out", str(whole)]) == 0
     found = [outcome_of_learner(path) for path in (run, whole)]

@@ -41,11 +41,13 @@ def dies():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def shares():
-    """The accelerators this unit sees, and when it ran."""
-    start = time.time()
-    time.sleep(3.0)
-    return {"sees": os.environ.get("CUDA_VISIBLE_DEVICES"), "from": start, "to": time.time()}
+def shares(folder, own, other):
+    """The accelerators this unit sees, and whether the other one was there while it ran."""
+    Path(folder, own).touch()
+    last = time.time() + 60
+    while not Path(folder, other).exists() and time.time() < last:
+        time.sleep(0.05)
+    return {"sees": os.environ.get("CUDA_VISIBLE_DEVICES"), "met": time.time() < last}
 
 
 def scenario(folder):
@@ -94,9 +96,10 @@ def scenario(folder):
         found["refused"] = str(error)
     executor.close()
     executor = executors.OnRay(cluster.address, processors=0.5, accelerators=0.5)
-    rows, _ = sweep.run_all(dict.fromkeys("ab", shares), {}, executor=executor)
+    pair = {own: functools.partial(shares, str(folder), own, other) for own, other in ("ab", "ba")}
+    rows, _ = sweep.run_all(pair, {}, executor=executor)
     found["shared"] = [rows[name]["sees"] for name in "ab"]
-    found["at_once"] = rows["a"]["from"] < rows["b"]["to"] and rows["b"]["from"] < rows["a"]["to"]
+    found["at_once"] = rows["a"]["met"] and rows["b"]["met"]
     executor.close()
     os.environ["RAY_ADDRESS"] = cluster.address
     for on in ("local", "ray"):
