@@ -17,8 +17,8 @@ import pytest
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'recollect[ray]'")
 
 
-def test_a_cluster_that_loses_workers_and_a_node():
-    """Every finished unit once in the journal, the bits of one machine; what dies three times is an error."""
+def scenario(*arguments):
+    """What ``ray_scenario.py`` found, in a process of its own."""
     environment = {
         **os.environ,
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -30,11 +30,16 @@ def test_a_cluster_that_loses_workers_and_a_node():
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
     }
     environment.pop("RAY_ADDRESS", None)
-    script = Path(__file__).with_name("ray_scenario.py")
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, timeout=400)
+    command = [sys.executable, Path(__file__).with_name("ray_scenario.py"), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400)
     lines = [line for line in run.stdout.splitlines() if line.startswith("FOUND ")]
     assert lines, run.stderr[-3000:]
-    found = json.loads(lines[-1].removeprefix("FOUND "))
+    return json.loads(lines[-1].removeprefix("FOUND "))
+
+
+def test_a_cluster_that_loses_workers_and_a_node():
+    """Every finished unit once in the journal, the bits of one machine; what dies three times is an error."""
+    found = scenario()
     assert found["workers"] == 2
     assert found["same"] and found["once"]
     assert list(found["errors"]) == ["hopeless"] and "WorkerCrashedError" in found["errors"]["hopeless"]
@@ -42,6 +47,14 @@ def test_a_cluster_that_loses_workers_and_a_node():
     assert "numpy" in found["refused"] and "the driver has '0.1'" in found["refused"]
     assert found["shared"] == ["0", "0"] and found["at_once"]  # two units on one accelerator
     assert found["local"] == found["ray"] == 0 and found["bytes"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="the memory in use is read as Linux tells it")
+def test_a_unit_that_takes_all_memory_is_an_error_and_the_rest_goes_on():
+    found = scenario("memory")
+    assert found["done"] == [f"unit {k}" for k in range(4)]
+    assert list(found["errors"]) == ["hungry"] and "OutOfMemoryError" in found["errors"]["hungry"]
 
 
 def free_port():
