@@ -51,9 +51,7 @@ def main(agents, episodes=2000):
     solved = int((result.returns[:, -1] > 0.9).sum())
     print(f"{solved} of {agents} agents solved it; guessing gives .5, the mean is {result.returns[:, -1].mean():.3f}")
     steps = int(result.steps.sum())
-    print(
-        f"{steps:,} steps in {seconds:.1f} s with compiling: {steps / seconds:,.0f} a second, engine {result.engine!r}"
-    )
+    print(f"{steps:,} steps in {seconds:.1f} s with compiling: {steps / seconds:,.0f} a second ({result.engine})")
 
 
 if __name__ == "__main__":

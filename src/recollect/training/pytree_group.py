@@ -59,6 +59,7 @@ class PytreeGroup(Group):
     ):
         self._engine, self._env, self._seeds, self._limits = engine, env, seeds, limits
         self._most = records_per_call or loop.RECORDS_PER_CALL[engine]
+        self._whole = max(self._most, loop.RECORDS_PER_CALL[engine])
         # XLA and the GPU's kernel take a number of records of their own; the compiled loop can begin with one.
         self._records = 1 if engine == "cpu" and records_per_call is None else self._most
         elsewhere = engine == "cpu" and jax.default_backend() != "cpu"
@@ -108,15 +109,15 @@ class PytreeGroup(Group):
     def over(self) -> bool:
         """Whether every run has its episodes or its steps.
 
-        Only after a whole number of largest calls: what comes after a run's end is in its state too, and that must not
-        depend on how the calls were divided.
+        Only after a whole number of the engine's calls: what comes after a run's end is in its state too, and that must
+        not depend on how the records were divided among calls.
         """
         ended = bool((self.episodes >= self._limits.episodes).all()) or self._taken >= self._limits.max_steps
-        return ended and self._left() == self._most
+        return ended and self._left() == self._whole
 
     def _left(self) -> int:
-        """Records until a whole number of largest calls."""
-        return self._most - self._taken // loop.RECORD % self._most
+        """Records until a whole number of the engine's calls."""
+        return self._whole - self._taken // loop.RECORD % self._whole
 
     def advance(self) -> Sequence[dict[str, Any]]:
         """One compiled call; gives the bins that it completed."""
