@@ -9,8 +9,9 @@ from recollect import EpisodicActorCritic, FileError, RecollectError, RecurrentA
 from recollect.engines import loop
 from recollect.envs.base import TimeStep
 from recollect.store import checkpoints, trees
-from recollect.training import batch, pytree_group
+from recollect.training import batch
 from recollect.training.batch import train_iter
+from recollect.training.group import state_like
 
 ENV = SecretInformant(length=2, actions=2)
 AGENTS = {
@@ -33,7 +34,7 @@ def run(agent, state=None, **options):
 
 def blank():
     """A state of the right form, without compiling anything."""
-    form = trees.shapes(pytree_group.state_like(AGENTS["episodic"], ENV, 2, 5))
+    form = trees.shapes(state_like(AGENTS["episodic"], ENV, 2, 5))
     return {name: np.zeros(shape, dtype) for name, (shape, dtype) in form.items()}
 
 
@@ -48,7 +49,7 @@ def test_the_compiled_loop(tmp_path, agent):
         saved.append(tmp_path / str(len(saved)))
     whole = parts(report)
     assert len(saved) >= 2
-    like = trees.shapes(pytree_group.state_like(AGENTS[agent], ENV, 2, 5))
+    like = trees.shapes(state_like(AGENTS[agent], ENV, 2, 5))
     for k, folder in enumerate(saved):
         state = checkpoints.load(folder, like=like).arrays
         *reports, result = run(agent, state)
@@ -83,7 +84,7 @@ def test_another_observation_agent_or_task_is_refused_before_compiling(tmp_path,
     compiled_before = loop.advance_in_jax._cache_size(), loop.start_one._cache_size()
     bins = options.get("bins", 5)
     with pytest.raises(FileError, match=message):
-        checkpoints.load(tmp_path, like=trees.shapes(pytree_group.state_like(AGENTS[agent], env, 2, bins)))
+        checkpoints.load(tmp_path, like=trees.shapes(state_like(AGENTS[agent], env, 2, bins)))
     with pytest.raises(FileError, match=message):
         next(train_iter(AGENTS[agent], env, 200, (3, 1), state=state, **{**OPTIONS, **options}))
     assert (loop.advance_in_jax._cache_size(), loop.start_one._cache_size()) == compiled_before
@@ -129,7 +130,7 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(agent):
     runs = loop.start(agents, env, jnp.array(seeds, jnp.uint32), 1)
     pay, see = jnp.array([*FAULTS, 0.0, 0.0, 0.0, 3e38, 0.0]), jnp.array([0.0, 0.0, 0.0, *FAULTS, 0.0, 0.0])
     runs = runs._replace(env=(*runs.env[:2], pay, see))
-    start = trees.flatten({**pytree_group.state_like(agent, env, 8, 1), "runs": runs})
+    start = trees.flatten({**state_like(agent, env, 8, 1), "runs": runs})
     limits = tuple(jnp.int32(x) for x in (10, 10, 2**31 - 1, 2**31 - 1))
     after, _ = loop.advance_in_jax(agents, env, runs, limits, records=2)
     assert after.faults.tolist() == [700] * 6 + [-700, 0] and after.steps.tolist() == [1000] * 8

@@ -180,6 +180,7 @@ def advance(
 
 
 RECORDS_PER_CALL = {"jax": 20, "cpu": 40, "cuda": 200, "compiled-gpu": 20}
+WHOLE = 40  # runs end after a whole number of so many records, however calls divide them, if none is longer
 
 
 def rows(agent: Agent, runs: int) -> Agent:

@@ -20,8 +20,8 @@ from recollect.studies.plan import Job, Plan, plan_of
 from recollect.studies.plan import make_plan as make_plan
 from recollect.studies.standing import Standing
 from recollect.studies.sweep import Say
-from recollect.training import pytree_group
 from recollect.training.batch import Progress, Result, train_iter
+from recollect.training.group import state_like as group_state_like
 
 Watcher = Callable[[dict[str, Standing]], None]
 States = Mapping[str, Mapping[str, np.ndarray]]
@@ -193,7 +193,7 @@ def begin(
 
 def state_like(plan: Plan, job: Job, group: int) -> dict[str, Any]:
     """The form of a group's snapshots."""
-    return pytree_group.state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
+    return group_state_like(job.agent, plan.experiment.env, len(job.groups[group]), plan.bins)
 
 
 def _one_line(error: BaseException) -> str:

@@ -8,15 +8,12 @@ import numpy as np
 from recollect.agents.base import Agent
 from recollect.engines import compiled_gpu, loop
 from recollect.envs.base import Environment
-from recollect.store import trees
-from recollect.training import pytree_group
 from recollect.training.bins import Bins, Completed
 from recollect.training.group import Group, Limits
-from recollect.training.reports import Result
 
 
 class DeviceGroup(Group):
-    """Runs as ``recollect.engines.compiled_gpu`` has them; their snapshots are those of ``PytreeGroup``."""
+    """Runs as ``recollect.engines.compiled_gpu`` has them."""
 
     def __init__(
         self,
@@ -28,20 +25,15 @@ class DeviceGroup(Group):
         state: Mapping[str, np.ndarray] | None,
         device: Any = None,
     ):
-        self._seeds, self._limits = seeds, limits
-        self._records = records_per_call or loop.RECORDS_PER_CALL["compiled-gpu"]
-        bins = limits.episodes // limits.bin_size
-        like = pytree_group.state_like(agent, env, len(seeds), bins)
-        self._bins = Bins(len(seeds), bins, limits.bin_size, like["collected"]["query_vectors"].shape[2:])
-        self._runs = compiled_gpu.Runs(loop.rows(agent, len(seeds)), env, limits, device)
-        self._taken = 0
-        if state is None:
-            self._runs.begin(seeds)
+        self._device = device
+        super().__init__("compiled-gpu", agent, env, seeds, limits, records_per_call, state)
+
+    def _begin(self, agent: Agent, saved: loop.Run | None) -> None:
+        self._runs = compiled_gpu.Runs(loop.rows(agent, len(self._seeds)), self._env, self._limits, self._device)
+        if saved is None:
+            self._runs.begin(self._seeds)
         else:
-            saved = trees.restore(state, like)
-            self._bins.restore(saved["collected"])
-            self._runs.load(saved["runs"], self._bins.complete)
-            self._taken = int(saved["taken"])
+            self._runs.load(saved, self._bins.complete)
         self._pulled = self._bins.complete
         self._steps, self._episodes, self._faults = self._runs.counters()
 
@@ -61,18 +53,13 @@ class DeviceGroup(Group):
         return self._faults
 
     @property
-    def taken(self) -> int:
-        """Steps of every run, those after its end included."""
-        return self._taken
-
-    @property
-    def over(self) -> bool:
-        """Whether every run has its episodes or its steps."""
-        return bool((self._episodes >= self._limits.episodes).all()) or self._taken >= self._limits.max_steps
+    def agent_states(self) -> Any:
+        """The agents' states, on the host."""
+        return self._runs.agent_states()
 
     def advance(self) -> Sequence[dict[str, Any]]:
         """One call of the GPU; gives the bins that it completed."""
-        records = min(self._records, -(-(self._limits.max_steps - self._taken) // loop.RECORD))
+        records = min(self._most, self._left())
         self._runs.advance(records)
         self._taken += records * loop.RECORD
         self._steps, self._episodes, self._faults = self._runs.counters()
@@ -80,6 +67,13 @@ class DeviceGroup(Group):
         some = bool((complete > self._bins.complete).any())
         runs, which = self._bins.extend(complete, self._runs.sums()) if some else (np.zeros(0, np.int64),) * 2
         return Completed(self._bins, self._seeds, runs, which, self._pull)
+
+    def _all_runs(self) -> loop.Run:
+        return self._runs.runs()
+
+    def _measured(self) -> Bins:
+        self._pull()
+        return self._bins
 
     def _pull(self) -> None:
         """Write weights and queries of the bins that were completed since the last time."""
@@ -91,29 +85,3 @@ class DeviceGroup(Group):
         self._bins.write_weights[new] = kept.write_weights[new]
         self._bins.query_vectors[new] = kept.query_vectors[new]
         self._pulled = complete
-
-    def recent_return(self) -> float:
-        """Mean over runs of their last complete bin; NaN before the first."""
-        return self._bins.recent_return()
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """All that is needed to continue, by name."""
-        self._pull()
-        runs = self._runs.runs()
-        return trees.flatten({"runs": runs, "collected": self._bins.arrays(), "taken": np.int64(self._taken)})
-
-    def result(self) -> Result:
-        """What came of it."""
-        self._pull()
-        bins = self._bins
-        return Result(
-            seeds=self._seeds,
-            episodes=bins.bin_size * np.arange(1, bins.bins + 1),
-            returns=bins.returns,
-            lengths=bins.lengths,
-            write_weights=bins.write_weights,
-            query_vectors=bins.query_vectors,
-            steps=self._steps,
-            finished=self._episodes >= self._limits.episodes,
-            agent_states=self._runs.agent_states(),
-        )
