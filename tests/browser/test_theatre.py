@@ -1,6 +1,7 @@
 """The page in a real browser: what it loads, what it shows, how it is moved."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -98,6 +99,18 @@ def test_every_number_is_the_recordings(show, slots):
     assert page.faults == []
 
 
+def fate(document, stay):
+    """Until when a stored observation stays, how often it is recalled and what credit it gets, in the page's words."""
+    episode = document["episodes"][0]
+    held = episode["memory"]
+    slot, begin, until = (int(recording.decode(held["stays"][name])[stay]) for name in ("slot", "from", "until"))
+    recalls = begin + np.flatnonzero(recording.decode(held["recalled"])[begin:until] == slot)
+    credit = float(recording.decode(held["credit"])[recalls].astype(float).sum())
+    end = "to the end" if until == episode["steps"] else f"until step {until - 1}"
+    times = f"{len(recalls)} time{'' if len(recalls) == 1 else 's'}"
+    return f"it stays {end}, recalled {times}, credit {'+' if credit > 0 else ''}{number(credit)}"
+
+
 def test_what_comes_in_and_what_goes_out_is_said(show):
     document = samples.document(steps=15, slots=2)
     stays = {k: recording.decode(v) for k, v in document["episodes"][0]["memory"]["stays"].items()}
@@ -112,6 +125,7 @@ def test_what_comes_in_and_what_goes_out_is_said(show):
             assert "is not stored" in text
             continue
         assert f"is stored in slot {stays['slot'][entered[0]] + 1}" in text
+        assert fate(document, entered[0]) in text  # what the score tells who hovers, for those who use the keys
         same_slot = stays["slot"] == stays["slot"][entered[0]]
         for gone in np.flatnonzero(same_slot & (stays["until"] == stays["from"][entered[0]])):
             assert f"out step {stays['seen'][gone]}," in text
@@ -265,11 +279,19 @@ def test_hostile_names_are_shown_as_text(show):
 
 
 def test_readers_of_the_screen_get_a_table_and_labels(show):
-    page = show(samples.document(steps=25), hash="#step=9")
+    document = samples.document(steps=25)
+    page = show(document, hash="#step=9")
     page.page.locator("details.steps summary").click()
     rows = page.page.locator("details.steps tbody tr")
     page.until(lambda: rows.count() == 25)
     assert rows.nth(9).locator("td").first.inner_text() in samples.NAMES
+    stored = recording.decode(document["episodes"][0]["memory"]["stays"]["seen"])
+    for stay, t in enumerate(stored):
+        end, recalls, credit = re.fullmatch(
+            r"it stays (.+), recalled (\d+) times?, credit (.+)", fate(document, stay)
+        ).groups()
+        cells = rows.nth(int(t)).locator("td").all_inner_texts()[-3:]
+        assert cells[0].endswith(end) and cells[1:] == [recalls, credit]
     assert page.page.locator("input.scrub").get_attribute("aria-valuetext") == "step 9 of 24"
     assert "recalled" in page.page.locator(".slot.recalled").get_attribute("aria-label")
     nameless = page.page.evaluate("""() => [...document.querySelectorAll('button, input, select')]
@@ -312,7 +334,7 @@ def figure():
     ]
     claim = {"claim": "<i>close</i>", "criterion": "≥ 0.95", "measured": "0.99", "verdict": "holds for 2 of 3 seeds"}
     claim |= {"holding": 2, "seeds": 3, "values": {"return": [0.99, 0.98, None]}}
-    panel = {"title": "(a) mean write weight", "x": x, "xlabel": "episodes", "ylabel": "", "series": series}
+    panel = {"title": "(a) mean write weight", "x": x, "xlabel": "episodes", "series": series}
     return {
         "format": "recollect figure",
         "title": "Figure 4",
@@ -336,7 +358,7 @@ def test_a_figure_has_panels_seeds_and_claims(show):
     assert "0.1" in legend()
     assert page.text(".claims tbody th") == "<i>close</i>" and "◐ holds for 2 of 3" in page.text(".verdict")
     page.page.locator(".behind summary").click()
-    assert "0.99, 0.98, –" in page.text(".behind details").replace("null", "–")
+    assert "0.99, 0.98, –" in page.text(".behind details")
     assert page.faults == []
 
 

@@ -52,4 +52,3 @@ export function percent(p: number): string {
 
 export const thousands = (n: number) => n.toLocaleString("en-US");
 export const clamp = (x: number, low: number, high: number) => Math.min(Math.max(x, low), high);
-export const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -1,7 +1,7 @@
 // The score: an episode over time on one canvas. From the top: arcs from now to what could be recalled, what was
 // seen, the memory slot by slot with the query's probability as shade, what was done, reward and δ.
 
-import { clamp, h, number, signed } from "./dom";
+import { clamp, h } from "./dom";
 import { mix, paint } from "./colours";
 import type { Recording } from "./data";
 import type { Episode } from "./episode";
@@ -391,12 +391,6 @@ export class Score {
     context.fillRect(first * scale, 0, Math.max(3, shown * scale), height);
     context.fillStyle = paint("now");
     context.fillRect(this.step * scale, 0, 2, height);
-  }
-
-  /** For a reader's ear: what the row of numbers under the cursor says. */
-  spoken(): string {
-    const { episode, step } = this;
-    return `step ${step} of ${episode.steps - 1}, reward ${signed(episode.reward[step])}, δ ${number(episode.delta?.[step])}`;
   }
 }
 

@@ -4,7 +4,7 @@ import { fillTo } from "./bars";
 import { fromLog, h, percent, signed } from "./dom";
 import type { Episode, Stay } from "./episode";
 import type { Pictures } from "./picture";
-import type { Words } from "./words";
+import { times, type Words } from "./words";
 
 interface Card {
   root: HTMLButtonElement;
@@ -143,10 +143,10 @@ export class Slots {
     const what = this.words.observation(this.episode.seen(t));
     const weight = memory.logWriteWeight ? `, write weight ${fromLog(memory.logWriteWeight[t])}` : "";
     if (incoming) {
-      lines.push(h("p", { class: "in" }, h("b", {}, "in "), `this step, ${what}, is stored in slot ${incoming.slot + 1}${weight}`));
+      lines.push(h("p", { class: "in" }, h("b", {}, "in "), `this step, ${what}, is stored in slot ${incoming.slot + 1}${weight}: it stays ${this.words.until(this.episode, incoming)}, recalled ${times(incoming.recalls)}, credit ${signed(incoming.credit)}`));
       if (evicted >= 0) {
         const old = memory.stays[evicted];
-        lines.push(h("p", { class: "out" }, h("b", {}, "out "), `step ${old.seen}, ${this.words.observation(this.episode.seen(old.seen))}: stayed ${old.until - old.from} steps, recalled ${old.recalls} time${old.recalls === 1 ? "" : "s"}, credit ${signed(old.credit)}`));
+        lines.push(h("p", { class: "out" }, h("b", {}, "out "), `step ${old.seen}, ${this.words.observation(this.episode.seen(old.seen))}: stayed ${old.until - old.from} steps, recalled ${times(old.recalls)}, credit ${signed(old.credit)}`));
       }
     } else {
       const chance = memory.writeChance ? `, chance to be kept ${percent(memory.writeChance[t])}` : "";

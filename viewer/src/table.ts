@@ -14,7 +14,7 @@ export class Table {
   private shown = 0;
 
   constructor(private readonly words: Words, private readonly go: (step: number) => void) {
-    const heads = ["step", "sees", "recalls", "ago", "query", "does", "value", "reward", "δ", "credit", "stored"];
+    const heads = ["step", "sees", "recalls", "ago", "query", "does", "value", "reward", "δ", "credit", "stored", "recalls of it", "credit to it"];
     this.element = h(
       "details",
       { class: "steps", toggle: () => this.element.open && this.shown === 0 && this.extend() },
@@ -43,7 +43,7 @@ export class Table {
     const { episode } = this;
     const memory = episode.memory;
     const stay = memory?.recalledStay(t) ?? null;
-    const stored = memory && memory.storedAs[t] >= 0 ? `slot ${memory.stays[memory.storedAs[t]].slot + 1}` : "";
+    const own = memory && memory.storedAs[t] >= 0 ? memory.stays[memory.storedAs[t]] : null;
     const cells = [
       this.words.observation(episode.seen(t)),
       stay ? `step ${stay.seen}: ${this.words.observation(episode.seen(stay.seen))}` : "",
@@ -54,7 +54,9 @@ export class Table {
       signed(episode.reward[t]),
       signed(episode.delta?.[t]),
       stay ? signed(memory!.creditAt(t, stay.slot)) : "",
-      stored,
+      own ? `slot ${own.slot + 1} ${this.words.until(episode, own)}` : "",
+      own ? String(own.recalls) : "",
+      own ? signed(own.credit) : "",
     ];
     const link = h("a", { href: `#step=${t}`, click: (event: Event) => (event.preventDefault(), this.go(t)) }, String(t));
     return h("tr", { "data-step": t }, h("th", { scope: "row" }, link), ...cells.map((cell) => h("td", {}, cell)));

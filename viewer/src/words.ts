@@ -2,7 +2,7 @@
 
 import { fromLog, number, percent, signed } from "./dom";
 import { decode, type Recording } from "./data";
-import type { Episode } from "./episode";
+import type { Episode, Stay } from "./episode";
 
 /** Parts of a sentence; `role` says what it speaks of, which is its colour. */
 export interface Part {
@@ -21,6 +21,8 @@ function shared(names: string[]): string {
   }
   return words.length ? `${words.join(" ")} ` : "";
 }
+
+export const times = (n: number) => `${n} time${n === 1 ? "" : "s"}`;
 
 export class Words {
   private readonly common: string;
@@ -138,9 +140,13 @@ export class Words {
       lines.push(last ? "The episode ends here: nothing more is stored." : `Not stored. ${[weight, chance].filter(Boolean).join(", ")}`);
       return lines;
     }
-    const until = stay.until >= episode.steps ? "to the end" : `until step ${stay.until - 1}`;
-    lines.push(`Stored in slot ${stay.slot + 1} ${until}. ${[weight, chance].filter(Boolean).join(", ")}`);
-    lines.push(`Recalled ${stay.recalls} time${stay.recalls === 1 ? "" : "s"}; credit ${signed(stay.credit)} in all.`);
+    lines.push(`Stored in slot ${stay.slot + 1} ${this.until(episode, stay)}. ${[weight, chance].filter(Boolean).join(", ")}`);
+    lines.push(`Recalled ${times(stay.recalls)}; credit ${signed(stay.credit)} in all.`);
     return lines;
+  }
+
+  /** How long a stored observation can be recalled. */
+  until(episode: Episode, stay: Stay): string {
+    return stay.until >= episode.steps ? "to the end" : `until step ${stay.until - 1}`;
   }
 }
