@@ -155,6 +155,30 @@ def test_why_is_the_score_by_element_largest_first(show):
         shown = [float(rows.nth(k).get_attribute("data-value")) for k in range(rows.count())]
         np.testing.assert_allclose(shown, shares[order], rtol=1e-5)
         assert f"step {stays['seen'][at]}?" in page.text(".why h2").lower()
+        there = [np.flatnonzero((stays["slot"] == s) & (stays["from"] <= t) & (t < stays["until"])) for s in range(3)]
+        items = recording.decode(episode["observation"])[stays["seen"][np.concatenate(there)]]
+        scores = items.astype(float) @ recording.decode(held["query"])[t].astype(float) / 0.5
+        others = sorted(np.delete(scores, slot))
+        told = f"Score {number(scores[slot], 2)}, the others {number(others[0], 2)} to {number(others[1], 2)}: "
+        assert told in page.text(".why")
+
+
+def test_what_was_stored_before_the_episode_is_said_to_be(show):
+    document = samples.document(steps=12, slots=3)
+    held = document["episodes"][0]["memory"]
+    stays = {k: recording.decode(held["stays"][k]).astype(int) for k in ("slot", "seen")}
+    keys = recording.decode(document["episodes"][0]["observation"])[stays["seen"]].copy()
+    first = int(np.flatnonzero(stays["slot"] == recording.decode(held["recalled"])[11])[-1])
+    stays["seen"][first], keys[first] = -1, [0, 0, 0, 1]
+    held["stays"]["seen"], held["keys"] = recording.encode(stays["seen"]), recording.encode(keys)
+    page = show(recording.check(document, "here"), hash="#step=11")
+    assert "It recalls a step before this episode, junction (" in page.text(".sentence")
+    card = page.page.locator(".slot.recalled")
+    assert card.locator(".age").inner_text() == "a step before this episode"
+    assert card.locator(".what").inner_text() == "junction"
+    assert page.text("[data-fact=credit]").endswith(" to a step before this episode")
+    assert page.text(".why h2").lower().startswith("why did it recall a step before this episode?")
+    assert page.faults == []
 
 
 def test_why_says_whether_another_recall_would_have_changed_anything(show):
@@ -164,7 +188,8 @@ def test_why_says_whether_another_recall_would_have_changed_anything(show):
     policies[9] = np.eye(3)
     episode["memory"]["policies"] = recording.encode(policies.astype(np.float32))
     page = show(document, hash="#step=8")
-    assert "With any other slot it would have done the same" in page.text(".why")
+    assert "With any other of these slots it would have done the same." in page.text(".why")
+    assert "hidden state" not in page.text(".why")
     page.page.keyboard.press("ArrowRight")
     assert "Another slot would have moved the policy by up to 100" in page.text(".why")
 

@@ -114,6 +114,10 @@ BROKEN = {
         lambda d: _held(d).update(query=[[1.0] * 5] * 12),
         "query has 5 elements .* keys are missing",
     ),
+    "nothing of what was seen before": (
+        lambda d: _held(d)["stays"].update(seen=[-1] * _stays(d)),
+        "keys are missing: without them",
+    ),
     "keys of another size": (
         lambda d: _held(d).update(keys=[[1.0] * 5] * _stays(d)),
         r"keys has the shape .* expected \[\d+, 4\]",

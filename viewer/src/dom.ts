@@ -31,7 +31,7 @@ export function number(x: number | null | undefined, digits = 3): string {
   if (size >= 1e7 || size < 10 ** -digits) text = x.toExponential(Math.max(0, digits - 2));
   else if (size >= 1000) text = thousands(Math.round(x));
   else text = trimmed(x.toFixed(size >= 100 ? 1 : digits));
-  return text.replace("-", "−");
+  return text.replaceAll("-", "−"); // the sign, and that of an exponent
 }
 
 const trimmed = (text: string) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);

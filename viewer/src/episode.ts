@@ -6,6 +6,7 @@ import { decode, type EpisodeDocument, type MemoryDocument, type Numbers } from 
 export interface Stay {
   index: number;
   slot: number;
+  /** The step it was seen at, −1 where that was before the episode. */
   seen: number;
   from: number;
   until: number;
@@ -165,6 +166,14 @@ export class Memory {
     return shares.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.element - b.element);
   }
 
+  /** The key of a stay, or as much of it as an observation has: for what was seen before the episode. */
+  keyOf(stay: Stay): Float64Array {
+    const row = new Float64Array(this.observation.shape[1]);
+    const keys = this.keys;
+    if (keys) for (let k = 0; k < Math.min(row.length, keys.shape[1]); k++) row[k] = keys.data[stay.index * keys.shape[1] + k];
+    return row;
+  }
+
   private applyChanges(t: number, stay: Stay, key: Float64Array): void {
     const { elements, now } = this.changing!;
     for (let j = 0; j < elements.length; j++) {
@@ -203,6 +212,11 @@ export class Episode {
     const row = new Float64Array(size);
     for (let k = 0; k < size; k++) row[k] = this.observation.data[t * size + k];
     return row;
+  }
+
+  /** What a slot holds during a stay. */
+  held(stay: Stay): Float64Array {
+    return stay.seen >= 0 ? this.seen(stay.seen) : this.memory!.keyOf(stay);
   }
 
   row(numbers: Numbers, t: number): number[] {

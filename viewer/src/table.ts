@@ -2,7 +2,7 @@
 
 import { h, number, percent, signed } from "./dom";
 import type { Episode } from "./episode";
-import type { Words } from "./words";
+import { place, type Words } from "./words";
 
 const PART = 200;
 
@@ -46,8 +46,8 @@ export class Table {
     const own = memory && memory.storedAs[t] >= 0 ? memory.stays[memory.storedAs[t]] : null;
     const cells = [
       this.words.observation(episode.seen(t)),
-      stay ? `step ${stay.seen}: ${this.words.observation(episode.seen(stay.seen))}` : "",
-      stay ? String(t - stay.seen) : "",
+      stay ? `${place(stay)}: ${this.words.observation(episode.held(stay))}` : "",
+      stay && stay.seen >= 0 ? String(t - stay.seen) : "",
       stay ? percent(memory!.probabilityAt(t, stay.slot)) : "",
       this.words.actions(episode, t).map(({ name, probability }) => (probability === null ? name : `${name} (${percent(probability)})`)).join(", "),
       number(episode.value?.[t]),

@@ -22,6 +22,9 @@ function shared(names: string[]): string {
   return words.length ? `${words.join(" ")} ` : "";
 }
 
+/** Where a stored observation comes from. */
+export const place = (stay: Stay) => (stay.seen < 0 ? "a step before this episode" : `step ${stay.seen}`);
+
 export const times = (n: number) => `${n} time${n === 1 ? "" : "s"}`;
 
 export class Words {
@@ -78,7 +81,9 @@ export class Words {
       return `${on.slice(0, 2).map((k) => this.element(k)).join(" · ")} and ${on.length - 2} more`;
     }
     const order = list.map((_, k) => k).sort((a, b) => Math.abs(list[b]) - Math.abs(list[a]) || a - b);
-    return order.slice(0, 2).sort((a, b) => a - b).map((k) => `${this.element(k)} ${number(list[k], 2)}`).join(" · ");
+    // The name of one choice among several, "sign = 2", says all when it is the one.
+    const said = (k: number) => (list[k] === 1 && this.element(k).includes(" = ") ? this.element(k) : `${this.element(k)} ${number(list[k], 2)}`);
+    return order.slice(0, 2).sort((a, b) => a - b).map(said).join(" · ");
   }
 
   /** What was done, and the policy's probability of it; a mean and its deviation for a continuous action. */
@@ -104,10 +109,10 @@ export class Words {
       const stay = memory.recalledStay(t);
       if (stay) {
         const age = t - stay.seen;
-        const ago = age === 0 ? "seen just now" : `from ${age} step${age === 1 ? "" : "s"} ago`;
+        const ago = stay.seen < 0 ? "" : age === 0 ? ", seen just now" : `, from ${age} step${age === 1 ? "" : "s"} ago`;
         parts.push({ text: "It recalls " });
-        parts.push({ text: `step ${stay.seen}, ${this.observation(episode.seen(stay.seen))}`, role: "recalls" });
-        parts.push({ text: `, ${ago} (${percent(memory.probabilityAt(t, stay.slot))} of the query). ` });
+        parts.push({ text: `${place(stay)}, ${this.observation(episode.held(stay))}`, role: "recalls" });
+        parts.push({ text: `${ago} (${percent(memory.probabilityAt(t, stay.slot))} of the query). ` });
       } else {
         parts.push({ text: memory.occupant.subarray(t * memory.slots, (t + 1) * memory.slots).some((x) => x >= 0) ? "It recalls nothing. " : "Its memory is empty. " });
       }

@@ -191,12 +191,14 @@ def _check_memory(memory: dict[str, Any], sizes: dict[str, int], place: str) -> 
         raise ValueError(f"{place}.slots is {slots!r}")
     sizes["n"] = slots
     _check_shapes(memory["stays"], STAYS, sizes, f"{place}.stays")
-    for name, low, high in (("slot", 0, slots - 1), ("seen", 0, steps - 1), ("from", 0, steps), ("until", 0, steps)):
+    for name, low, high in (("slot", 0, slots - 1), ("seen", -1, steps - 1), ("from", 0, steps), ("until", 0, steps)):
         _check_range(memory["stays"][name], low, high, f"{place}.stays.{name}")
     _check_shapes(memory, MEMORY, sizes, place, needed=("recalled", "probability"))
     _check_range(memory["recalled"], -1, slots - 1, f"{place}.recalled")
     if "query" in memory and "keys" not in memory and sizes["k"] != sizes["s"]:
         raise ValueError(f"{place}.query has {sizes['k']} elements and an observation {sizes['s']}: keys are missing")
+    if "keys" not in memory and np.any(decode(memory["stays"]["seen"]) < 0):
+        raise ValueError(f"{place}.keys are missing: without them it is not known what was seen before the episode")
     if "key_names" in memory and _count_texts(memory["key_names"], f"{place}.key_names") != sizes.get("k", sizes["s"]):
         raise ValueError(f"{place}.key_names are {len(memory['key_names'])}, a key has {sizes.get('k', sizes['s'])}")
     if (changing := memory.get("keys_changing")) is not None:
