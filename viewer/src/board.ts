@@ -23,22 +23,33 @@ export class BoardPage extends Sheet {
   private readonly heads: HTMLElement[];
   private order: { column: string; down: boolean } | null = null;
 
-  constructor(private readonly board: Board) {
+  constructor(readonly document: Board) {
     super();
+    const board = document;
     this.filter = h("input", { type: "search", placeholder: "filter: words that must occur in a row", "aria-label": "filter rows", input: () => this.draw() });
     this.heads = board.columns.map((column) => h("th", { scope: "col", "data-column": column.name, class: column.numeric ? "numeric" : "" }, h("button", { type: "button", click: () => this.sort(column.name) }, column.label)));
     const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...this.heads)), this.body));
     this.element = sheet("board", board, [this.filter, this.count], [table, this.charts.element]);
   }
 
+  follow(before: unknown): void {
+    if (!(before instanceof BoardPage)) return;
+    this.filter.value = before.filter.value;
+    if (before.order) this.mark(before.order);
+  }
+
   private sort(column: string): void {
-    const down = this.order?.column === column ? !this.order.down : this.board.columns.find(({ name }) => name === column)!.numeric;
-    this.order = { column, down };
+    const down = this.order?.column === column ? !this.order.down : this.document.columns.find(({ name }) => name === column)!.numeric;
+    this.mark({ column, down });
+    this.draw();
+  }
+
+  private mark(order: { column: string; down: boolean }): void {
+    this.order = order;
     for (const head of this.heads) {
-      if (head.dataset.column === column) head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      if (head.dataset.column === order.column) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     }
-    this.draw();
   }
 
   private matches(text: string): boolean {
@@ -47,20 +58,20 @@ export class BoardPage extends Sheet {
   }
 
   protected draw(): void {
-    const rows = this.board.rows.filter((row) => this.matches(Object.values(row).join(" ")));
+    const rows = this.document.rows.filter((row) => this.matches(Object.values(row).join(" ")));
     if (this.order) rows.sort((a, b) => compare(a, b, this.order!.column, this.order!.down));
     this.body.replaceChildren(
       ...rows.map((row) =>
-        h("tr", {}, ...this.board.columns.map((column, k) => {
+        h("tr", {}, ...this.document.columns.map((column, k) => {
           const value = row[column.name];
           const text = typeof value === "number" ? number(value) : (value ?? "–");
           return k === 0 ? h("th", { scope: "row" }, text) : h("td", { class: column.numeric ? "numeric" : "" }, text);
         })),
       ),
     );
-    this.count.textContent = `${rows.length} of ${this.board.rows.length} rows`;
-    const groups = [...new Set(this.board.curves.flatMap((curve) => curve.series.map((series) => series.group)))];
-    const charts = this.board.curves.map((curve) => {
+    this.count.textContent = `${rows.length} of ${this.document.rows.length} rows`;
+    const groups = [...new Set(this.document.curves.flatMap((curve) => curve.series.map((series) => series.group)))];
+    const charts = this.document.curves.map((curve) => {
       const series = curve.series.filter((one) => this.matches(`${curve.title} ${one.name} ${one.group}`));
       const lines = series.map((one) => ({ label: one.name, values: one.values, colour: colourOf(groups.indexOf(one.group)) }));
       return { title: curve.title, x: curve.x, xlabel: curve.xlabel, ylabel: curve.ylabel, lines, height: 220 };

@@ -27,8 +27,9 @@ export class FigurePage extends Sheet {
   private readonly hidden = new Set<string>();
   private single = false;
 
-  constructor(private readonly figure: Figure) {
+  constructor(readonly document: Figure) {
     super();
+    const figure = document;
     const seeds = [...new Set(figure.panels.flatMap((panel) => panel.series.map((series) => series.name)))];
     const toggles = seeds.map((name) => {
       const box = h("input", { type: "checkbox", checked: true, "data-seed": name, change: () => this.toggle(name, box.checked) });
@@ -39,6 +40,13 @@ export class FigurePage extends Sheet {
     this.element = sheet("figure", figure, [], [runs, this.charts.element, this.claims()]);
   }
 
+  follow(before: unknown): void {
+    if (!(before instanceof FigurePage)) return;
+    this.single = before.single;
+    before.hidden.forEach((name) => this.hidden.add(name));
+    for (const box of this.element.querySelectorAll("input")) box.checked = box.dataset.seed === undefined ? this.single : !this.hidden.has(box.dataset.seed);
+  }
+
   private toggle(name: string, on: boolean): void {
     if (on) this.hidden.delete(name);
     else this.hidden.add(name);
@@ -46,7 +54,7 @@ export class FigurePage extends Sheet {
   }
 
   protected draw(): void {
-    this.charts.draw(this.figure.panels.map((panel) => this.chart(panel)));
+    this.charts.draw(this.document.panels.map((panel) => this.chart(panel)));
   }
 
   /** A panel: of each group the mean of its runs, and around it their standard error or every run by itself. */
@@ -71,7 +79,7 @@ export class FigurePage extends Sheet {
   }
 
   private claims(): HTMLElement {
-    const rows = this.figure.claims.flatMap((row) => {
+    const rows = this.document.claims.flatMap((row) => {
       const holds = row.holding === row.seeds ? "yes" : row.holding ? "some" : "no";
       const numbers = Object.entries(row.values).map(([name, values]) => h("p", {}, h("b", {}, `${name}: `), values.map((x) => (Array.isArray(x) ? x.map(cell).join(" / ") : cell(x))).join(", ")));
       return [

@@ -1,12 +1,17 @@
 // What the pages of figures and of reports have in common: a head, charts, notes, and one way to draw them anew.
 
 import { Charts } from "./charts";
+import type { Page } from "./data";
 import { h } from "./dom";
 
 export abstract class Sheet {
   protected readonly charts = new Charts("wide");
 
   abstract readonly element: HTMLElement;
+  abstract readonly document: Page;
+
+  /** Be as whoever looks has set the page that this one takes the place of. */
+  abstract follow(before: unknown): void;
 
   /** Draw what is to be seen now; needs to be in the page. */
   protected abstract draw(): void;

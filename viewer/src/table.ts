@@ -12,6 +12,7 @@ export class Table {
   private readonly more = h("button", { type: "button", click: () => this.extend() }, "more steps");
   private episode!: Episode;
   private shown = 0;
+  private least = 0;
 
   constructor(private readonly words: Words, private readonly go: (step: number) => void) {
     const heads = ["step", "sees", "recalls", "ago", "query", "does", "value", "reward", "δ", "credit", "stored", "recalls of it", "credit to it"];
@@ -24,6 +25,11 @@ export class Table {
     );
   }
 
+  /** Show as many steps as another did. */
+  follow(before: Table): void {
+    this.least = before.shown;
+  }
+
   show(episode: Episode): void {
     this.episode = episode;
     this.shown = 0;
@@ -33,7 +39,7 @@ export class Table {
 
   private extend(): void {
     const { episode } = this;
-    const end = Math.min(episode.steps, this.shown + PART);
+    const end = Math.min(episode.steps, Math.max(this.least, this.shown + PART));
     for (let t = this.shown; t < end; t++) this.body.append(this.row(t));
     this.shown = end;
     this.more.hidden = end >= episode.steps;
