@@ -154,6 +154,18 @@ export class Memory {
 
   /** The score q·S/τ of a stored observation by element, the largest first; null where the query is not recorded. */
   shares(t: number, stay: Stay): Share[] | null {
+    const found = this.products(t, stay);
+    if (!found) return null;
+    return Array.from(found, (value, element) => ({ element, value })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.element - b.element);
+  }
+
+  /** The score itself. */
+  score(t: number, stay: Stay): number | null {
+    return this.products(t, stay)?.reduce((sum, x) => sum + x, 0) ?? null;
+  }
+
+  /** q_k S_k / τ of every element. */
+  private products(t: number, stay: Stay): Float64Array | null {
     if (!this.query) return null;
     const size = this.query.shape[1];
     const tau = this.temperature ? this.temperature[t] : 1;
@@ -162,8 +174,8 @@ export class Memory {
     const row = this.keys ? stay.index : stay.seen;
     for (let k = 0; k < size; k++) key[k] = source.data[row * source.shape[1] + k];
     this.changing?.now.shape.length === 3 && this.applyChanges(t, stay, key);
-    const shares = Array.from(key, (value, element) => ({ element, value: (this.query!.data[t * size + element] * value) / tau }));
-    return shares.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.element - b.element);
+    for (let k = 0; k < size; k++) key[k] *= this.query.data[t * size + k] / tau;
+    return key;
   }
 
   /** The key of a stay, or as much of it as an observation has: for what was seen before the episode. */

@@ -40,9 +40,8 @@ export class Why {
     if (shares) {
       const names = episode.document.memory?.key_names;
       const largest = Math.max(1e-12, Math.abs(shares[0].value));
-      const total = shares.reduce((sum, { value }) => sum + value, 0);
       const shown = shares.slice(0, MOST).filter(({ value }, k) => value !== 0 || k === 0);
-      this.score.textContent = `Its score q·S/τ by element, the largest first. Score ${number(total, 2)}${this.others(memory, t, slot)}: ${share} of the query.`;
+      this.score.textContent = `Its score q·S/τ by element, the largest first. Score ${number(memory.score(t, stay), 2)}${this.others(memory, t, slot)}: ${share} of the query.`;
       this.bars.set(shown.map(({ element, value }) => ({ name: this.words.keyElement(names, element), share: Math.abs(value) / largest, text: signed(value, 2), below: value < 0, data: { element, value } })));
       const others = shares.slice(shown.length).reduce((sum, { value }) => sum + value, 0);
       if (others) this.rest.textContent = `the ${shares.length - shown.length} others together: ${signed(others, 2)}`;
@@ -58,7 +57,7 @@ export class Why {
     const scores: number[] = [];
     for (let slot = 0; slot < memory.slots; slot++) {
       const stay = slot === own ? null : memory.stayAt(t, slot);
-      if (stay) scores.push(memory.shares(t, stay)!.reduce((sum, { value }) => sum + value, 0));
+      if (stay) scores.push(memory.score(t, stay)!);
     }
     if (!scores.length) return "";
     const [low, high] = [number(Math.min(...scores), 2), number(Math.max(...scores), 2)];
