@@ -43,6 +43,26 @@ def test_the_rest_go_on_and_only_what_is_missing_is_done_again(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.json.rows.jsonl"]
 
 
+def test_a_journal_may_be_large(tmp_path, monkeypatch):
+    """A sweep of 10^5 runs has a journal of more bytes than any other file of JSON."""
+    monkeypatch.setattr("recollect.store.files.LARGEST_JSON", 100)
+    out, done = tmp_path / "report.json", []
+    sweep.run_all(units(done, "b"), {}, out)
+    done.clear()
+    assert list(sweep.run_all(units(done), {}, out, resume=True)[0]) == ["a", "b", "c"] and done == ["b"]
+
+
+def test_work_that_is_shared_out_in_another_way_is_not_done_again(tmp_path):
+    """``--jobs`` says how finely a benchmark's seeds are shared out: under another, no row would be found again."""
+    names = ["memory_len/0 paper 0-1", "memory_len/0 paper 2-3"]
+    out = tmp_path / "report.json"
+    sweep.run_all({name: lambda: [] for name in names}, {"x": 1}, out)
+    with pytest.raises(
+        RecollectError, match=r"rows of 1 units that are none of these, such as 'memory_len/0 paper 2-3'"
+    ):
+        sweep.run_all({names[0]: lambda: []}, {"x": 1}, out, resume=True)
+
+
 @pytest.mark.parametrize("content", [b"3\n", b"{}\n", b"[[]]\n", b"{\n", b'{"config": {"x": 1}}\n{"row": 1}\n'])
 def test_damaged_journals_are_named(tmp_path, content):
     sweep.journal_of(tmp_path / "r").write_bytes(content)
