@@ -111,3 +111,11 @@ def test_verifying_beside_a_run_that_saves_often(runs, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "verify", gone)
     assert [wrong for _, wrong in run_reading.verify(runs / "good") if wrong] == [] and removed
+
+
+def test_nothing_is_not_intact(tmp_path, capsys):
+    """A run that is not there, as after a slip of the pen, has not been verified."""
+    (_, fault), *more = run_reading.verify(tmp_path / "nowhere")
+    assert "is not a run folder" in fault and more == []
+    assert cli.main(["verify", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere is damaged in 1 place" in capsys.readouterr().err

@@ -88,7 +88,8 @@ def verify(path: Path) -> list[tuple[Path, str | None]]:
             function()
             found.append((part, None))
         except FileError as error:
-            if os.path.lexists(part):  # a run that goes on removes checkpoints that are no longer needed
+            # A run that goes on removes checkpoints that are no longer needed; the run itself has to be there.
+            if part == path or os.path.lexists(part):
                 found.append((part, str(error)))
 
     check(path, lambda: read(path))
