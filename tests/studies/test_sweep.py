@@ -130,6 +130,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert cli.main(words) == 1 and "exists already" in capsys.readouterr().err
     broken = False
     tried.clear()
+    assert cli.main([*words[:-1], str(tmp_path), "--resume"]) == 1 and tried == []  # before the work, not after it
+    assert f"cannot write {tmp_path}: it is not an ordinary file" in capsys.readouterr().err
     assert cli.main([*words, "--resume"]) == 0
     assert tried == [3] and [row["width"] for row in json.loads(out.read_text())["rows"]] == [2, 3, 4]
     assert cli.main([*words[:4], "2,3", *words[5:], "--resume"]) == 1

@@ -43,6 +43,8 @@ def check_out(args: argparse.Namespace) -> None:
                 raise RecollectError(
                     f"{path} exists already: choose another --out, or remove it; --resume does what is missing"
                 )
+    if args.out.exists() and not args.out.is_file():
+        raise RecollectError(f"cannot write {args.out}: it is not an ordinary file")
     try:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         if not args.out.exists():
