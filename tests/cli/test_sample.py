@@ -164,7 +164,7 @@ def test_one_process_at_a_time(table, tmp_path, capsys, monkeypatch):
 
     path, out = put(table, tmp_path / "data.csv", "csv"), tmp_path / "out.parquet"
     lock = Lock(tmp_path, name="out.parquet.lock")
-    assert "is in use by" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
+    assert f"{out} is in use by" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
     lock.release()
 
     def killed(self):

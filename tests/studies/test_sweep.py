@@ -157,6 +157,21 @@ def test_an_interrupted_sweep_names_its_journal(tmp_path, monkeypatch, capsys):
     assert "bench.json.rows.jsonl; the same command with --resume does the rest" in capsys.readouterr().err
 
 
+def test_a_lock_from_before_a_restart_is_broken_when_asked(tmp_path, monkeypatch, capsys):
+    """The machine of the driver went down: the message names a way out, and the command knows it."""
+    monkeypatch.setattr(
+        tune, "try_width", lambda *a, **k: [{"width": 2, "learning_rate": 1, "last_100": 1, "steps": 2}]
+    )
+    words = ["lab", "tune", "1", "--widths", "2", "--rates", "4", "--out", str(tmp_path / "tune.json")]
+    (tmp_path / "tune.json.lock").write_text(json.dumps({"host": "h", "pid": 7, "started": "then", "boot": "before"}))
+    assert cli.main(words) == 1
+    assert f"{tmp_path / 'tune.json'} is locked by process 7 on h, started then" in (said := capsys.readouterr().err)
+    assert "--break-lock takes the lock over" in said
+    assert cli.main([*words, "--break-lock"]) == 0 and (tmp_path / "tune.json").exists()
+    (tmp_path / "tune.json").unlink()
+    assert cli.main([*words, "--resume"]) == 0  # it is not of what the rows depend on
+
+
 def test_the_driver_is_killed(tmp_path):
     """kill -9 in the middle: finished units have their line, --resume does the rest, none twice."""
     import signal

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from recollect._version import __version__
-from recollect.cli.arguments import Commands, add_on, count, multiple, names, seed
+from recollect.cli.arguments import Commands, add_break_lock, add_on, count, multiple, names, seed
 from recollect.cli.reports import print_table
 from recollect.cores import cores
 from recollect.errors import RecollectError
@@ -480,8 +480,6 @@ def register(commands: Commands) -> None:
     )
     sample.add_argument("--format", help="of the files, where their endings do not tell")
     sample.add_argument("--resume", action="store_true", help="go on with an interrupted sample: read what is missing")
-    sample.add_argument(
-        "--break-lock", action="store_true", help="take over a lock that is left from another host or a restart"
-    )
+    add_break_lock(sample)
     add_on(sample)
     sample.set_defaults(run=_sample)

@@ -39,6 +39,7 @@ def run_all(
     out: Path | None = None,
     *,
     resume: bool = False,
+    break_lock: bool = False,
     say: Say = lambda text: None,
     jobs: int = 1,
     executor: Executor | None = None,
@@ -50,6 +51,7 @@ def run_all(
         config: what all of it depends on; resuming under another is refused, field by field.
         out: where the report will be; its rows are kept beside it. None keeps nothing.
         resume: take over the rows that are there already.
+        break_lock: take over a lock whose holder may live elsewhere.
         say: told of every outcome.
         jobs: units that run at once, each in a process of its own; with 1 they run in this one. What runs in processes
             must be a function that can be sent there, with its arguments.
@@ -61,7 +63,7 @@ def run_all(
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt("nothing was kept; --out FILE keeps what is done, for --resume") from error
     journal = journal_of(out)
-    lock = Lock(out.parent, name=f"{out.name}.lock")
+    lock = Lock(out.parent, name=f"{out.name}.lock", break_lock=break_lock)
     try:
         with Folder(out.parent) as place:
             there = resume and journal.exists()
