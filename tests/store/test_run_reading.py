@@ -119,3 +119,16 @@ def test_nothing_is_not_intact(tmp_path, capsys):
     assert "is not a run folder" in fault and more == []
     assert cli.main(["verify", str(tmp_path / "nowhere")]) == 1
     assert "nowhere is damaged in 1 place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/a-0", "snapshots"])
+def test_checkpoints_behind_a_link_are_not_intact(runs, name):
+    """Resuming refuses them, so verifying must not pass them over in silence."""
+    run, elsewhere = runs / "good", runs / "elsewhere"
+    elsewhere.mkdir()
+    (run / "checkpoints").mkdir(exist_ok=True)
+    assert all(fault is None for _, fault in run_reading.verify(run))
+    if name == "checkpoints":
+        (run / name).rmdir()
+    (run / name).symlink_to(elsewhere)
+    assert [part for part, fault in run_reading.verify(run) if fault and "it is a link" in fault] == [run / name]
