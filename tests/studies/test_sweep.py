@@ -4,11 +4,15 @@ import functools
 import json
 import math
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
 from recollect import FileError, RecollectError, cli
 from recollect.studies import executors, sweep, tune
+from reliability import commands
 from studies.ray_scenario import dies_once, work
 
 
@@ -175,9 +179,6 @@ def test_a_lock_from_before_a_restart_is_broken_when_asked(tmp_path, monkeypatch
 def test_the_driver_is_killed(tmp_path):
     """kill -9 in the middle: finished units have their line, --resume does the rest, none twice."""
     import signal
-    import subprocess
-    import sys
-    import time
 
     out = tmp_path / "report.json"
     code = (
@@ -199,6 +200,48 @@ def test_the_driver_is_killed(tmp_path):
     assert errors == {} and list(rows) == list("012345") and rows["0"] is None and rows["5"] == math.sqrt(5.0)
     units = [json.loads(line)["unit"] for line in journal.read_bytes().splitlines() if b'"unit"' in line]
     assert sorted(units) == list("012345")
+
+
+WAITING = """
+import functools, os, sys, time
+from recollect.studies import sweep
+
+def say_who_and_wait(path):
+    with open(path, "w") as file:
+        file.write(f"{os.getpid()}\\n")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    sweep.run_all({path: functools.partial(say_who_and_wait, path) for path in sys.argv[1:]}, {}, jobs=2)
+"""
+
+
+def test_workers_end_with_their_driver(tmp_path):
+    """It alone is killed, as when memory runs out: no process stays behind, waiting for ever."""
+    script, said = tmp_path / "drive.py", [tmp_path / "a", tmp_path / "b"]
+    script.write_text(WAITING)
+    driver = subprocess.Popen([sys.executable, script, *said], env=commands.environment())
+    wait_for(lambda: all(path.exists() and path.read_text().endswith("\n") for path in said))
+    workers = [int(path.read_text()) for path in said]
+    assert all(alive(worker) for worker in workers)
+    driver.kill()
+    driver.wait()
+    wait_for(lambda: not any(alive(worker) for worker in workers))
+
+
+def wait_for(what):
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(process):
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"  # nobody may be there to collect it
+    except OSError:
+        return False
 
 
 def test_a_worker_that_dies_once_is_no_error(tmp_path):
