@@ -110,8 +110,6 @@ def test_bad_rows(table, tmp_path, capsys):
     out = tmp_path / "out.parquet"
     said = refused(capsys, path, "--weight", "price", "-n", 5, "--out", out)
     assert "bad.parquet, row 1200 (counted from 0): price is missing or not a number" in said and "--bad skip" in said
-    (tmp_path / "out.parquet.parts" / "plan.json").unlink()
-    (tmp_path / "out.parquet.parts").rmdir()
     for how, memory in (("skip", 1.0), ("zero", 0.000001)):
         run(
             path,
@@ -161,12 +159,12 @@ def test_interrupted_and_resumed(table, tmp_path, capsys, monkeypatch):
 
 def test_one_process_at_a_time(table, tmp_path, capsys, monkeypatch):
     """A sample that is being drawn is in use; one killed after it was written leaves nothing to redo."""
-    from recollect.cli import sample
+    from recollect.cli.sample_parts import Parts
     from recollect.store.lock import Lock
 
     path, out = put(table, tmp_path / "data.csv", "csv"), tmp_path / "out.parquet"
     lock = Lock(tmp_path, name="out.parquet.lock")
-    assert "is in use by" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
+    assert f"{out} is in use by" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
     lock.release()
 
     def killed(self):
@@ -174,7 +172,7 @@ def test_one_process_at_a_time(table, tmp_path, capsys, monkeypatch):
         raise RecollectError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sample._Parts, "remove", killed)
+        patched.setattr(Parts, "remove", killed)
         assert "killed" in refused(capsys, path, "--uniform", "-n", 5, "--out", out)
     assert pq.read_table(out).num_rows == 5 and not (tmp_path / "out.parquet.lock").exists()
 
@@ -419,3 +417,210 @@ def at_once(work, *args, **kwargs):
     future = Future()
     future.set_result(work(*args, **kwargs))
     return future
+
+
+# -- found by trying to break it
+
+
+def test_a_mended_command_is_not_taken_for_an_interrupted_one(table, tmp_path, capsys):
+    """After a word that was wrong or a bad row, the right command runs: what it left would be of no use."""
+    path, out = put(table, tmp_path / "data.parquet", "parquet"), tmp_path / "out.parquet"
+    prices = [None if k == 7 else 1.0 for k in range(N)]
+    spoiled = put(table.set_column(1, "price", pa.array(prices)), tmp_path / "bad.parquet", "parquet")
+    assert "no column 'nix'" in refused(capsys, path, "--uniform", "--where", "nix > 1", "-n", 5, "--out", out)
+    assert "row 7" in refused(capsys, path, spoiled, "--weight", "price", "-n", 5, "--jobs", 1, "--out", out)
+    assert not (tmp_path / "out.parquet.parts").exists()
+    run(path, spoiled, "--weight", "price", "-n", 5, "--bad", "skip", "--out", out)
+    assert pq.read_table(out).num_rows == 5
+
+
+def interrupted(tmp_path, table, monkeypatch):
+    """A sample of three files of which one was not drawn from; the words of it, and its folder of parts."""
+    paths = [put(table.slice(k, 1000), tmp_path / f"{k:05}.parquet", "parquet") for k in (0, 1000, 2000)]
+    words = (*paths, "--weight", "price", "-n", 30, "--jobs", 1, "--out", tmp_path / "out.parquet")
+    draw = pieces.draw
+
+    def failing(piece, *args, **kwargs):
+        if piece.path == paths[2]:
+            raise KeyboardInterrupt
+        return draw(piece, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pieces, "draw", failing)
+        assert cli.main(["sample", *map(str, words)]) == 130
+    return words, tmp_path / "out.parquet.parts"
+
+
+def test_ctrl_c_says_how_it_goes_on(table, tmp_path, capsys, monkeypatch):
+    _, parts = interrupted(tmp_path, table, monkeypatch)
+    said = capsys.readouterr().err
+    assert f"what was done is in {parts}; the same command with --resume does the rest" in said
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty", "an array", "of something else", "a folder", "a link"])
+def test_damaged_parts_are_named(table, tmp_path, capsys, monkeypatch, how):
+    words, parts = interrupted(tmp_path, table, monkeypatch)
+    part = parts / "survey-0.npz"
+    content = part.read_bytes()
+    part.unlink()
+    if how == "a folder":
+        part.mkdir()
+    elif how == "a link":
+        part.symlink_to(parts / "survey-1.npz")
+    elif how == "an array":
+        with open(part, "wb") as file:
+            np.save(file, np.zeros(3))
+    elif how == "of something else":
+        np.savez(part, x=np.zeros(3))
+    else:
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+        part.write_bytes({"cut": content[:-5], "flipped": flipped, "empty": b""}[how])
+    assert "survey-0.npz is damaged: remove it" in refused(capsys, *words, "--resume")
+
+
+def test_only_what_is_ours_goes_with_the_parts(table, tmp_path, monkeypatch):
+    """Also what a kill left of a file that was being written; a file of the user's stays, whatever it is called."""
+    words, parts = interrupted(tmp_path, table, monkeypatch)
+    (parts / ".survey-1.npz.0a1b2c3d.tmp").write_bytes(b"half")
+    (parts / "my-data.npz").write_bytes(b"mine")
+    run(*words, "--resume")
+    assert [path.name for path in parts.iterdir()] == ["my-data.npz"]
+
+
+def test_killed_before_the_plan_was_written(table, tmp_path, capsys):
+    path, out, parts = (
+        put(table, tmp_path / "data.csv", "csv"),
+        tmp_path / "out.parquet",
+        tmp_path / "out.parquet.parts",
+    )
+    parts.mkdir()
+    (parts / ".plan.json.0a1b2c3d.tmp").write_bytes(b"{")
+    run(path, "--uniform", "-n", 5, "--out", out, "--resume")
+    assert out.exists() and not parts.exists()
+    out.unlink()
+    (tmp_path / "photos").mkdir()
+    parts.symlink_to(tmp_path / "photos")
+    assert "it is a link" in refused(capsys, path, "--uniform", "-n", 5, "--out", out, "--resume")
+    assert list((tmp_path / "photos").iterdir()) == []
+
+
+def test_a_file_that_changes_while_it_is_read(table, tmp_path, capsys, monkeypatch):
+    """Weights of before and rows of after are no sample of anything."""
+    path, out = put(table, tmp_path / "data.csv", "csv"), tmp_path / "out.parquet"
+    survey = pieces.survey
+
+    def changing(piece, *args, **kwargs):
+        found = survey(piece, *args, **kwargs)
+        put(table.slice(1), tmp_path / "data.csv", "csv")
+        return found
+
+    monkeypatch.setattr(pieces, "survey", changing)
+    for more in ((), ("--out", out)):
+        assert "data.csv changed while it was read" in refused(capsys, path, "--weight", "price", "-n", 9, *more)
+    assert not out.exists() and not (tmp_path / "out.parquet.parts").exists()
+
+
+def test_columns_that_a_sample_cannot_have(table, tmp_path, capsys):
+    """Names that would be there twice, types that a text cannot hold: said before anything is read."""
+    path, first = put(table, tmp_path / "data.parquet", "parquet"), tmp_path / "first.parquet"
+    run(path, "--weight", "price", "-n", 50, "--out", first)
+    assert "'inclusion_probability' already" in refused(capsys, first, "--weight", "price", "-n", 5)
+    run(first, "--weight", "price", "-n", 5, "--columns", "id,price", "--out", tmp_path / "second.parquet")
+    assert pq.read_table(tmp_path / "second.parquet").schema.names[:2] == ["id", "price"]
+    for columns in ("", "id,id"):
+        assert "each column once" in refused(capsys, path, "--uniform", "-n", 5, "--columns", columns)
+    twice = pa.Table.from_arrays([pa.array([1.0, 2.0]), pa.array([1.0, 2.0])], names=["w", "w"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    assert "two columns 'w'" in refused(capsys, tmp_path / "twice.parquet", "--weight", "w", "-n", 1)
+    odd = pa.table({"w": [1.0, 2.0], "list": [[1], [2, 3]], "bytes": [b"x", b"\xff"], "n": [math.nan, math.inf]})
+    pq.write_table(odd, tmp_path / "odd.parquet")
+    words = (tmp_path / "odd.parquet", "--weight", "w", "-n", 2)
+    assert "'list' holds list" in refused(capsys, *words)
+    assert "'bytes' holds binary" in refused(capsys, *words, "--out", tmp_path / "odd.jsonl")
+    run(*words, "--columns", "w,list,n", "--out", tmp_path / "odd.jsonl")
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in (tmp_path / "odd.jsonl").read_text().splitlines()]
+    assert [(row["list"], row["n"]) for row in rows] == [([1], None), ([2, 3], "inf")]
+
+
+def test_conditions_with_blanks(tmp_path, capsys):
+    wanted = (("sold in", "==", "north and south"), ("b", ">", "1"))
+    assert tables.conditions(""" 'sold in' == "north and south" and b>1 """) == wanted
+    for wrong in ("a == 1 and", "and a == 1", "a b > 1", " "):
+        with pytest.raises(RecollectError, match="COLUMN OP VALUE"):
+            tables.conditions(wrong)
+    rows = {"sold in": ["north and south", "x", "north and south"], "b": [1, 2, 3]}
+    path = put(pa.table(rows), tmp_path / "data.parquet", "parquet")
+    run(path, "--uniform", "-n", 5, "--where", "'sold in' == 'north and south'")
+    assert capsys.readouterr().out.count("north and south") == 2
+
+
+def test_a_group_may_be_called_all(tmp_path, capsys):
+    groups = {"x": [1.0, 2.0, 4.0, 8.0], "g": ["all", "b", None, "None"]}
+    path = put(pa.table(groups), tmp_path / "data.parquet", "parquet")
+    run(path, "--uniform", "-n", 4, "--total", "x", "--by", "g")
+    lines = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert lines == [
+        ["(missing)", "1", "4"],
+        ["None", "1", "8"],
+        ["all", "1", "1"],
+        ["b", "1", "2"],
+        ["all", "4", "15"],
+    ]
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1.0, 3e307])
+def test_sizes_of_any_magnitude(tmp_path, scale):
+    """Their sum may be more than a float64 can hold, or each of them hardly anything."""
+    sizes = np.array([1.0, 1.0, 2.0, 2.0, 5.0]) * scale
+    path = put(pa.table({"id": range(5), "size": sizes}), tmp_path / "data.parquet", "parquet")
+    run(path, "--pps", "size", "-n", 3, "--out", tmp_path / "out.parquet")
+    found = pq.read_table(tmp_path / "out.parquet")
+    p = np.array([1 / 3, 1 / 3, 2 / 3, 2 / 3, 1.0])[found["id"].to_numpy()]
+    assert found.num_rows == 3 and found[pieces.PROBABILITY].to_numpy() == pytest.approx(p, rel=1e-12)
+
+
+def test_lines_within_values(tmp_path):
+    """Of a file of more than one block, which may end within a value."""
+    with open(tmp_path / "data.csv", "w", encoding="utf-8") as file:
+        file.write("id,w,text\n")
+        file.writelines(f'{k},{1 + k % 3},"{"x" * (k % 997)}\n3,4,5\n"\n' for k in range(10_000))
+    run(tmp_path / "data.csv", "--weight", "w", "-n", 10_000, "--columns", "id,w", "--out", tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet")["id"].to_pylist() == list(range(10_000))
+
+
+def test_files_without_rows(table, tmp_path, capsys):
+    """JSON lines that are none, Arrow without a batch: no rows, and what is known of the columns stays known."""
+    (tmp_path / "empty.jsonl").touch()
+    path = put(table, tmp_path / "data.jsonl", "jsonl")
+    run(tmp_path / "empty.jsonl", path, "--weight", "price", "-n", 5, "--out", tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 5
+    with pa.ipc.new_file(tmp_path / "none.arrow", table.schema):
+        pass
+    run(tmp_path / "none.arrow", "--weight", "price", "-n", 5, "--total", "paid", "--out", tmp_path / "none.parquet")
+    assert pq.read_table(tmp_path / "none.parquet").schema.names[:4] == table.schema.names
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--weight", "b", "--format", "csv"), "standard input: no column 'b'; there are a"),
+        (("--weight", "a", "--format", "what"), "no format 'what'"),
+        (("--weight", "a", "--format", "csv", "--total", "z"), "standard input: no column 'z'"),
+    ],
+)
+def test_standard_input_is_looked_at_first(monkeypatch, capsys, words, said):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n1\n2\n")))
+    assert said in refused(capsys, "-", "-n", 1, *words)
+
+
+def test_standard_input_without_rows_has_its_columns(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n")))
+    run("-", "--format", "csv", "--weight", "a", "-n", 1)
+    assert capsys.readouterr().out.startswith('"a","b","inclusion_probability"')
+
+
+def test_certain_rows_are_rows_of_positive_weight(tmp_path, capsys):
+    path = put(pa.table({"pi": [1.0, 1.0, 0.5, 0.5, 0.0]}), tmp_path / "data.parquet", "parquet")
+    run(path, "--inclusion", "pi")
+    assert "3 of 4 rows of positive weight, 5 in all" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
+from recollect.agents import named
 from recollect.agents.base import register
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.engines import choice, compiled_gpu
@@ -80,6 +81,8 @@ def test_training_takes_the_fastest_and_says_why_not_another(agent, env, options
         (RecurrentActorCritic(), 3, False, "cpu", None),
         (EpisodicActorCritic(activation="relu", forgetting=0.1), 3, True, "cpu", None),
         (Own(), 1, False, "cpu", None),
+        (named.make("reservoir"), 1, False, "cpu", None),
+        (named.make("memoryless"), 2, True, "cpu", None),
         (Spectral(), 1, False, "jax", "the step compiler does not know arrays of complex64"),
     ],
 )

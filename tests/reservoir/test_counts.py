@@ -175,6 +175,25 @@ def test_weights_for_the_published_example():
         assert sum(p for s, p in enumerated.items() if k in s) == pytest.approx(pi[k], abs=1e-12)
 
 
+@pytest.mark.parametrize("digits", [7, 8, 9])
+def test_weights_for_rounded_probabilities(digits):
+    """Their sum is not quite whole: what no law can keep is shared out, and ``error`` says how much that is."""
+    pi, _ = solved(7)
+    rounded = pi.round(digits)
+    off = abs(rounded.sum() - 7)
+    found = law.weights_for(rounded)
+    assert 1e-12 < off < 1e-6 and found.error <= off
+    p = law.inclusion_probabilities(found.log_weights, 7)
+    assert p.sum() == pytest.approx(7, abs=1e-12) and np.abs(p - rounded).max() == pytest.approx(found.error, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "pi", [[3e-309, 1 / 6, 2 / 6, 0.5], [1 - 1e-12] * 5 + [5e-12], [1e-200] * 40 + [0.5, 0.5], [1 - 2**-53, 2**-53]]
+)
+def test_weights_for_probabilities_near_0_and_1(pi):
+    assert law.weights_for(pi).error < 1e-12
+
+
 def test_weights_for_what_cannot_be():
     with pytest.raises(ValueError, match="whole number"):
         law.weights_for([0.5, 0.6])

@@ -97,6 +97,13 @@ def test_unwritable_and_missing_places(tmp_path):
         Reservoir.load(tmp_path / "none")
 
 
+def test_no_file_takes_the_place_of_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="pipe is not an ordinary file"):
+        Reservoir(2, seed=0).save(tmp_path / "pipe")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and (tmp_path / "pipe").is_fifo()
+
+
 def test_every_flipped_byte_is_noticed(tmp_path):
     """A changed byte is refused, or it stood where the archive keeps nothing of ours (dates, attributes)."""
     r = filled(n=2, t=30)

@@ -121,6 +121,15 @@ def test_pipes_and_folders_are_not_written_to(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["inner", "pipe"]
 
 
+def test_no_file_takes_the_place_of_a_pipe_or_a_device(tmp_path):
+    """Whoever may do anything, as root, and says ``--out /dev/null`` still has it afterwards."""
+    pipe = tmp_path / "pipe.html"
+    os.mkfifo(pipe)
+    with pytest.raises(RecollectError, match=r"pipe\.html: it is not an ordinary file"):
+        files.replace(pipe, b"page")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe.html"] and pipe.is_fifo()
+
+
 def test_only_known_files_are_removed(tmp_path):
     (tmp_path / "a").mkdir()
     for name in ("one", "two", "notes"):

@@ -108,13 +108,14 @@ def test_a_look_at_what_a_dead_holder_left_is_no_holder(tmp_path):
     taken.release()
 
 
-def test_a_holder_that_is_writing_its_name_is_waited_for(tmp_path):
+def test_a_holder_that_is_writing_its_name_is_waited_for(tmp_path, monkeypatch):
+    """It is written while who looks waits for it."""
     held = lock.Lock(tmp_path)
     content = (tmp_path / "lock.json").read_text()
     (tmp_path / "lock.json").write_text("")
-    threading.Timer(0.004, lambda: (tmp_path / "lock.json").write_text(content)).start()
-    assert f"process {os.getpid()}" in lock.holder(tmp_path)
-    time.sleep(0.02)
+    with monkeypatch.context() as patch:
+        patch.setattr(lock.time, "sleep", lambda seconds: (tmp_path / "lock.json").write_text(content))
+        assert f"process {os.getpid()}" in lock.holder(tmp_path)
     held.release()
 
 

@@ -111,3 +111,24 @@ def test_verifying_beside_a_run_that_saves_often(runs, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "verify", gone)
     assert [wrong for _, wrong in run_reading.verify(runs / "good") if wrong] == [] and removed
+
+
+def test_nothing_is_not_intact(tmp_path, capsys):
+    """A run that is not there, as after a slip of the pen, has not been verified."""
+    (_, fault), *more = run_reading.verify(tmp_path / "nowhere")
+    assert "is not a run folder" in fault and more == []
+    assert cli.main(["verify", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere is damaged in 1 place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/a-0", "snapshots"])
+def test_checkpoints_behind_a_link_are_not_intact(runs, name):
+    """Resuming refuses them, so verifying must not pass them over in silence."""
+    run, elsewhere = runs / "good", runs / "elsewhere"
+    elsewhere.mkdir()
+    (run / "checkpoints").mkdir(exist_ok=True)
+    assert all(fault is None for _, fault in run_reading.verify(run))
+    if name == "checkpoints":
+        (run / name).rmdir()
+    (run / name).symlink_to(elsewhere)
+    assert [part for part, fault in run_reading.verify(run) if fault and "it is a link" in fault] == [run / name]

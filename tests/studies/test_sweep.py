@@ -4,11 +4,15 @@ import functools
 import json
 import math
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
 from recollect import FileError, RecollectError, cli
 from recollect.studies import executors, sweep, tune
+from reliability import commands
 from studies.ray_scenario import dies_once, work
 
 
@@ -41,6 +45,26 @@ def test_the_rest_go_on_and_only_what_is_missing_is_done_again(tmp_path):
     with pytest.raises(RecollectError, match="x: was 1, is 2"):
         sweep.run_all(units(done), {"x": 2}, out, resume=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.json.rows.jsonl"]
+
+
+def test_a_journal_may_be_large(tmp_path, monkeypatch):
+    """A sweep of 10^5 runs has a journal of more bytes than any other file of JSON."""
+    monkeypatch.setattr("recollect.store.files.LARGEST_JSON", 100)
+    out, done = tmp_path / "report.json", []
+    sweep.run_all(units(done, "b"), {}, out)
+    done.clear()
+    assert list(sweep.run_all(units(done), {}, out, resume=True)[0]) == ["a", "b", "c"] and done == ["b"]
+
+
+def test_work_that_is_shared_out_in_another_way_is_not_done_again(tmp_path):
+    """``--jobs`` says how finely a benchmark's seeds are shared out: under another, no row would be found again."""
+    names = ["memory_len/0 paper 0-1", "memory_len/0 paper 2-3"]
+    out = tmp_path / "report.json"
+    sweep.run_all({name: lambda: [] for name in names}, {"x": 1}, out)
+    with pytest.raises(
+        RecollectError, match=r"rows of 1 units that are none of these, such as 'memory_len/0 paper 2-3'"
+    ):
+        sweep.run_all({names[0]: lambda: []}, {"x": 1}, out, resume=True)
 
 
 @pytest.mark.parametrize("content", [b"3\n", b"{}\n", b"[[]]\n", b"{\n", b'{"config": {"x": 1}}\n{"row": 1}\n'])
@@ -110,6 +134,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert cli.main(words) == 1 and "exists already" in capsys.readouterr().err
     broken = False
     tried.clear()
+    assert cli.main([*words[:-1], str(tmp_path), "--resume"]) == 1 and tried == []  # before the work, not after it
+    assert f"cannot write {tmp_path}: it is not an ordinary file" in capsys.readouterr().err
     assert cli.main([*words, "--resume"]) == 0
     assert tried == [3] and [row["width"] for row in json.loads(out.read_text())["rows"]] == [2, 3, 4]
     assert cli.main([*words[:4], "2,3", *words[5:], "--resume"]) == 1
@@ -135,12 +161,24 @@ def test_an_interrupted_sweep_names_its_journal(tmp_path, monkeypatch, capsys):
     assert "bench.json.rows.jsonl; the same command with --resume does the rest" in capsys.readouterr().err
 
 
+def test_a_lock_from_before_a_restart_is_broken_when_asked(tmp_path, monkeypatch, capsys):
+    """The machine of the driver went down: the message names a way out, and the command knows it."""
+    monkeypatch.setattr(
+        tune, "try_width", lambda *a, **k: [{"width": 2, "learning_rate": 1, "last_100": 1, "steps": 2}]
+    )
+    words = ["lab", "tune", "1", "--widths", "2", "--rates", "4", "--out", str(tmp_path / "tune.json")]
+    (tmp_path / "tune.json.lock").write_text(json.dumps({"host": "h", "pid": 7, "started": "then", "boot": "before"}))
+    assert cli.main(words) == 1
+    assert f"{tmp_path / 'tune.json'} is locked by process 7 on h, started then" in (said := capsys.readouterr().err)
+    assert "--break-lock takes the lock over" in said
+    assert cli.main([*words, "--break-lock"]) == 0 and (tmp_path / "tune.json").exists()
+    (tmp_path / "tune.json").unlink()
+    assert cli.main([*words, "--resume"]) == 0  # it is not of what the rows depend on
+
+
 def test_the_driver_is_killed(tmp_path):
     """kill -9 in the middle: finished units have their line, --resume does the rest, none twice."""
     import signal
-    import subprocess
-    import sys
-    import time
 
     out = tmp_path / "report.json"
     code = (
@@ -162,6 +200,48 @@ def test_the_driver_is_killed(tmp_path):
     assert errors == {} and list(rows) == list("012345") and rows["0"] is None and rows["5"] == math.sqrt(5.0)
     units = [json.loads(line)["unit"] for line in journal.read_bytes().splitlines() if b'"unit"' in line]
     assert sorted(units) == list("012345")
+
+
+WAITING = """
+import functools, os, sys, time
+from recollect.studies import sweep
+
+def say_who_and_wait(path):
+    with open(path, "w") as file:
+        file.write(f"{os.getpid()}\\n")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    sweep.run_all({path: functools.partial(say_who_and_wait, path) for path in sys.argv[1:]}, {}, jobs=2)
+"""
+
+
+def test_workers_end_with_their_driver(tmp_path):
+    """It alone is killed, as when memory runs out: no process stays behind, waiting for ever."""
+    script, said = tmp_path / "drive.py", [tmp_path / "a", tmp_path / "b"]
+    script.write_text(WAITING)
+    driver = subprocess.Popen([sys.executable, script, *said], env=commands.environment())
+    wait_for(lambda: all(path.exists() and path.read_text().endswith("\n") for path in said))
+    workers = [int(path.read_text()) for path in said]
+    assert all(alive(worker) for worker in workers)
+    driver.kill()
+    driver.wait()
+    wait_for(lambda: not any(alive(worker) for worker in workers))
+
+
+def wait_for(what):
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(process):
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"  # nobody may be there to collect it
+    except OSError:
+        return False
 
 
 def test_a_worker_that_dies_once_is_no_error(tmp_path):

@@ -186,8 +186,12 @@ def test_ctrl_c_is_heard_in_an_evaluation_that_does_not_end(tmp_path):
     class Endless(Count):
         endless = True
 
+        def step(self, action):
+            if self.age == 500:  # which the one that is learned in does not become
+                signal.raise_signal(signal.SIGINT)
+            return super().step(action)
+
     learner = Learner(A, Endless, check=False)
-    threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT)).start()
     with pytest.raises(Interrupted):
         learner.learn(50, log_every=10, folder=tmp_path / "run", callbacks=[callbacks.Evaluate(10, 1)])
     found = checkpoints.load(tmp_path / "run" / "checkpoints" / "learner")
@@ -472,3 +476,58 @@ def test_a_child_that_was_forked_after_training_is_told_so():
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 5 and all("was forked from one in which JAX had begun" in line for line in lines), lines
+
+
+# -- found since
+
+
+def test_a_run_to_the_end_of_all_steps_can_be_gone_on_with(tmp_path):
+    """``sys.maxsize`` is how people say "until I stop it"; what no file could say is refused at once."""
+    stop = [lambda learner, row: os.kill(os.getpid(), signal.SIGINT)]
+    with pytest.raises(Interrupted):
+        Learner(A, Count, check=False).learn(sys.maxsize, log_every=10, folder=tmp_path / "run", callbacks=stop)
+    learner = Learner.load(tmp_path / "run", Count, check=False)
+    assert learner.steps >= 10 and learner.goal == sys.maxsize
+    for steps in (sys.maxsize, 10**400):
+        with pytest.raises(ValueError, match=r"fewer than 2\^63"):
+            learner.learn(steps, folder=tmp_path / "other")
+    with pytest.raises(Interrupted):
+        resume(tmp_path / "run", Count, callbacks=stop)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_callback_cannot_spoil_the_rows(tmp_path):
+    """Whatever one does to a row, the run is sound, listed, and gone on with."""
+
+    def spoil(learner, row):
+        row.clear()
+        row.update(agent="me", seed=9, steps="many", episodes=None, length="long", evaluation=[1], mine="text")
+        row["return"] = 5
+
+    run = tmp_path / "run"
+    Learner(A, Count, check=False).learn(20, log_every=10, folder=run, callbacks=[spoil])
+    assert [(row["seed"], row["steps"], row["return"], row["mine"]) for row in read_rows(run)] == [
+        (0, 10, 5, "text"),
+        (0, 20, 5, "text"),
+    ]
+    assert all(fault is None for _, fault in run_folders.verify(run))
+    assert run_folders.summary(run)["last_return"] == 5.0
+    assert Learner.load(run, Count, check=False).steps == 20
+
+
+def test_an_early_stop_passes_over_what_was_not_measured(tmp_path):
+    def nothing(learner, row):
+        row["mine"] = None if row["steps"] < 30 else np.float32(3)
+
+    stop = callbacks.EarlyStop(2, column="mine")
+    learner = Learner(A, Count, check=False).learn(60, log_every=10, folder=tmp_path / "run", callbacks=[nothing, stop])
+    assert learner.steps == 30
+    with pytest.raises(TypeError, match="'mine' holds 'text', not a number"):
+        stop(learner, {"seed": 0, "mine": "text"})
+
+
+def test_a_learners_own_run_folder_by_another_name(tmp_path):
+    learner = Learner(A, Count, check=False).learn(20, log_every=10, folder=tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    learner.save(tmp_path / "link")
+    assert len(checkpoints.listing(tmp_path / "run" / "checkpoints" / "learner")) == 2

@@ -108,3 +108,11 @@ def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "uni
     command.add_argument(
         "--resume", action="store_true", help="continue the report of --out: do only what is missing or failed"
     )
+    add_break_lock(command)
+
+
+def add_break_lock(command: argparse.ArgumentParser) -> None:
+    """For commands that one process at a time may work on the output of."""
+    command.add_argument(
+        "--break-lock", action="store_true", help="take over a lock that is left from another host or a restart"
+    )

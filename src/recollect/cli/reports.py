@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from recollect.errors import RecollectError, printable
 
@@ -43,6 +44,8 @@ def check_out(args: argparse.Namespace) -> None:
                 raise RecollectError(
                     f"{path} exists already: choose another --out, or remove it; --resume does what is missing"
                 )
+    if args.out.exists() and not args.out.is_file():
+        raise RecollectError(f"cannot write {args.out}: it is not an ordinary file")
     try:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         if not args.out.exists():
@@ -63,19 +66,20 @@ def run_units(
     from recollect.studies import executors
     from recollect.studies.sweep import run_all
 
-    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs", "on", "gpus")
+    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs", "on", "gpus", "break_lock")
     config = {name: value for name, value in vars(args).items() if name not in aside} | known
 
     def say(text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
 
+    common: dict[str, Any] = {"resume": args.resume, "break_lock": args.break_lock, "say": say}
     if args.on == "local":
         if args.gpus is not None:
             raise RecollectError("--gpus: shares of accelerators are given out by Ray, with --on ray")
-        return run_all(units, config, args.out, resume=args.resume, say=say, jobs=args.jobs)
+        return run_all(units, config, args.out, jobs=args.jobs, **common)
     executor = executors.make(args.on, args.jobs, args.gpus or 0.0)
     try:
-        return run_all(units, config, args.out, resume=args.resume, say=say, executor=executor)
+        return run_all(units, config, args.out, executor=executor, **common)
     finally:
         executor.close()
 

@@ -15,65 +15,17 @@ from typing import Any
 import numpy as np
 
 from recollect._version import __version__
-from recollect.cli.arguments import Commands, add_on, count, multiple, names, seed
+from recollect.cli.arguments import Commands, add_break_lock, add_on, count, multiple, names, seed
 from recollect.cli.reports import print_table
 from recollect.cores import cores
 from recollect.errors import RecollectError
 
 EVERY = 2.0  # seconds between two lines of progress
-PLAN = "plan.json"
 
 NOTE = """\
 The law: each set of n rows with probability proportional to the product of its weights. A row twice as heavy is not
 drawn twice as often unless the sample is a small part of the table; the output says with what probability each row was.
 For probabilities in proportion to a column use --pps, for given ones --inclusion."""
-
-
-class _Parts:
-    """The results of stages in a folder beside the output, until that is written."""
-
-    def __init__(self, out: Path, plan: dict[str, Any], resume: bool):
-        from recollect.store import files
-        from recollect.store.provenance import differences
-
-        self.folder = out.with_name(f"{out.name}.parts")
-        if self.folder.exists():
-            if not resume:
-                raise RecollectError(
-                    f"{self.folder} is left from an interrupted sample: --resume continues it, or remove the folder"
-                )
-            found = differences(files.read_json(self.folder / PLAN), plan)
-            if found:
-                raise RecollectError(f"--resume: {self.folder} was begun with something else: {'; '.join(found)}")
-            return
-        self.folder.mkdir(parents=True)
-        files.replace(self.folder / PLAN, json.dumps(plan, indent=1).encode())
-
-    def read(self, stage: str, at: int) -> dict[str, np.ndarray] | None:
-        path = self.folder / f"{stage}-{at}.npz"
-        if not path.exists():
-            return None
-        try:
-            with np.load(path, allow_pickle=False) as found:
-                return {name: found[name] for name in found.files}
-        except (OSError, ValueError, EOFError, KeyError) as error:
-            raise RecollectError(f"{path} is damaged: remove it, and --resume does that piece again") from error
-
-    def write(self, stage: str, at: int, found: dict[str, np.ndarray]) -> None:
-        from recollect.store import files
-
-        buffer, arrays = io.BytesIO(), dict[str, Any](found)
-        np.savez(buffer, allow_pickle=False, **arrays)
-        files.replace(self.folder / f"{stage}-{at}.npz", buffer.getvalue())
-
-    def remove(self) -> None:
-        """Remove what was written here; whatever else somebody put into the folder stays, and the folder with it."""
-        from recollect.store.files import Folder
-
-        with Folder(self.folder.parent) as place:
-            ours = sorted(file.name for file in self.folder.glob("*-*.npz"))
-            if not {file.name for file in self.folder.iterdir()} - {*ours, PLAN}:
-                place.remove_files(self.folder.name, *ours, PLAN)
 
 
 class _Progress:
@@ -124,13 +76,43 @@ def _sample(args: argparse.Namespace) -> None:
 
 
 def _draw_and_show(args: argparse.Namespace) -> None:
+    from recollect.cli.sample_parts import Parts
     from recollect.reservoir import pieces, tables
 
     select = tables.Select(
         args.weight or args.inclusion or args.pps, tables.conditions(args.where) if args.where else ()
     )
     options = pieces.Options(select, args.bad, args.columns)
-    sampled, kept = (_from_stdin(args, options), None) if args.files == ["-"] else _from_files(args, options)
+    if args.files == ["-"]:
+        _show(args, _from_stdin(args, options))
+        return
+    states = _states(_paths(args))
+    parts = [piece for path in states for piece in tables.pieces_of(path, args.format)]
+    _check_columns(args, parts, select)
+    if args.out is None:
+        _show(args, _from_files(args, options, parts, states, None))
+        return
+    kept = Parts(args.out, _plan(args, states), args.resume)
+    try:
+        _show(args, _from_files(args, options, parts, states, kept))
+        kept.remove()
+    except pieces.UnfitError:  # whatever mends it, it will be another sample
+        kept.remove()
+        raise
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(
+            f"what was done is in {kept.path}; the same command with --resume does the rest"
+        ) from error
+    except Exception:
+        if not kept.has_results:
+            kept.remove()
+        raise
+    finally:
+        kept.close()
+
+
+def _show(args: argparse.Namespace, sampled: Any) -> None:
+    """Say what was sampled, and write it or print it."""
     table = sampled.table
     left_out = f", {sampled.bad:,} bad rows passed over" if sampled.bad else ""
     print(
@@ -141,8 +123,6 @@ def _draw_and_show(args: argparse.Namespace) -> None:
         _print_totals(args, sampled)
     if args.out is not None:
         _write(table, args.out)
-        if kept is not None:
-            kept.remove()
         print(f"written: {args.out}", file=sys.stderr)
     elif args.total is None:
         _write_csv(table, sys.stdout.buffer)
@@ -166,6 +146,8 @@ def _check(args: argparse.Namespace) -> None:
         if not args.out.parent.is_dir():
             raise RecollectError(f"{args.out.parent} is no folder to write {args.out.name} to")
     if args.columns is not None:
+        if not args.columns or len(set(args.columns)) < len(args.columns):
+            raise RecollectError(f"--columns {','.join(args.columns)!r}: each column once, and at least one")
         for name in (args.total, args.by):
             if name is not None and name not in args.columns:
                 raise RecollectError(f"--columns leaves out {name}, which --total or --by asks for")
@@ -187,18 +169,22 @@ def _paths(args: argparse.Namespace) -> list[str]:
     return found
 
 
-def _from_files(args: argparse.Namespace, options: Any) -> tuple[Any, _Parts | None]:
-    from recollect.reservoir import pieces, tables
+def _from_files(args: argparse.Namespace, options: Any, parts: list[Any], states: dict[str, Any], kept: Any) -> Any:
+    """The sample, of files that must not change meanwhile."""
+    try:
+        found = _drawn(args, options, parts, kept)
+    except Exception as error:
+        _refuse_changed(states, error)
+        raise
+    _refuse_changed(states)
+    return found
 
-    paths = _paths(args)
-    parts = [piece for path in paths for piece in tables.pieces_of(path, args.format)]
-    _check_columns(args, parts[0])
-    counted = all(piece.format == "parquet" for piece in parts)
-    rows = sum(sum(tables.group_sizes(tables.Piece(path, "parquet"))) for path in paths) if counted else None
-    progress = _Progress(rows)
-    kept = None
-    if args.out is not None:
-        kept = _Parts(args.out, _plan(args, paths), args.resume)
+
+def _drawn(args: argparse.Namespace, options: Any, parts: list[Any], kept: Any) -> Any:
+    from recollect.reservoir import pieces
+
+    sizes = [piece.rows for piece in parts]
+    progress = _Progress(None if None in sizes else sum(sizes))
     cache: Any = None
     certain, n = None, args.n
     if args.inclusion is not None or args.pps is not None:
@@ -206,29 +192,53 @@ def _from_files(args: argparse.Namespace, options: Any) -> tuple[Any, _Parts | N
     elif args.on == "local":
         cache = pieces.Cache(int(args.memory * 2**30))
     common: dict[str, Any] = {"kept": kept, "say": progress.say, "certain": certain}
-    if args.on == "local" or cache is not None:
-        pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
-        try:
-            found = pieces.sample(parts, options, n, args.seed, pool.submit, cache=cache, tell=progress.tell, **common)
-        finally:
-            progress.stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-    else:
-        found = _on_ray(args, parts, options, n, common)
-    return found, kept
+    if args.on != "local" and cache is None:
+        return _on_ray(args, parts, options, n, common)
+    pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
+    try:
+        return pieces.sample(parts, options, n, args.seed, pool.submit, cache=cache, tell=progress.tell, **common)
+    finally:
+        progress.stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _check_columns(args: argparse.Namespace, piece: Any) -> None:
-    """Refuse what cannot be added up before anything is read, not after."""
+def _states(paths: list[str]) -> dict[str, list[int]]:
+    """What tells a file from itself after a change: its size, and when it was last written to."""
+    found = {path: os.stat(path) for path in paths}
+    return {path: [state.st_size, state.st_mtime_ns] for path, state in found.items()}
+
+
+def _refuse_changed(states: dict[str, list[int]], error: Exception | None = None) -> None:
+    """Refuse a table of which some rows were read before a change and some after it; ``error``: what came of it."""
+    from recollect.reservoir.pieces import UnfitError
+
+    for path, was in states.items():
+        if os.path.exists(path) and _states([path])[path] != was:
+            raise UnfitError(f"{path} changed while it was read: there is no one table to sample from") from error
+
+
+def _check_columns(args: argparse.Namespace, parts: list[Any], select: Any) -> None:
+    """Refuse columns that cannot be read, added up or written before the rows are read, not after."""
     from recollect.reservoir import tables
 
-    wanted = [name for name in (args.total, args.by) if name is not None]
-    if wanted:
-        schema = tables.schema_of(piece)
-        for name in wanted:
-            if name not in schema.names:
-                raise RecollectError(f"{piece.path}: no column {name!r}; there are {', '.join(schema.names)}")
+    schemas = ((piece.path, tables.schema_of(piece)) for piece in parts)
+    path, schema = next((found for found in schemas if found[1].names), (parts[0].path, tables.schema_of(parts[0])))
+    _check_schema(args, schema, path, select)
+
+
+def _check_schema(args: argparse.Namespace, schema: Any, where: str, select: Any) -> None:
+    from recollect.reservoir import tables
+
+    shown = schema.names if args.columns is None else args.columns
+    for name in (*select.columns, *shown, args.total, args.by):
+        if name is not None:
+            tables.require(schema.names, [name], where)
+    tables.refuse_taken(shown, where)
+    if args.total is not None:
         tables.refuse_unless_numbers(schema.field(args.total).type, args.total)
+    if args.out is not None or args.total is None:
+        kind = "csv" if args.out is None else tables.format_of(str(args.out))
+        tables.refuse_unwritable([schema.field(name) for name in shown], kind)
 
 
 def _on_ray(args: argparse.Namespace, parts: list[Any], options: Any, n: int, common: dict[str, Any]) -> Any:
@@ -310,24 +320,20 @@ def _proportional(sizes: np.ndarray, n: int) -> np.ndarray:
         raise RecollectError(f"-n {n}: only {positive} rows have a positive size")
     certain = np.zeros(len(sizes), bool)
     while True:
-        left = n - int(certain.sum())
-        pi = np.where(certain, 1.0, sizes * (left / max(sizes[~certain].sum(), 1e-300)))
+        free = sizes / max(float(sizes[~certain].max(initial=0.0)), 5e-324)  # so that no sum is too large or too small
+        share = (n - int(certain.sum())) / max(float(free[~certain].sum()), 1.0)
+        pi = np.where(certain, 1.0, free * share)
         over = (pi >= 1.0) & ~certain
         if not over.any():
             return pi
         certain |= over
 
 
-def _plan(args: argparse.Namespace, paths: list[str]) -> dict[str, Any]:
+def _plan(args: argparse.Namespace, states: dict[str, list[int]]) -> dict[str, Any]:
     """What a sample depends on: one that is resumed must agree in all of it."""
     found = {name: getattr(args, name) for name in ("weight", "uniform", "inclusion", "pps", "n", "seed", "where")}
     found |= {name: getattr(args, name) for name in ("bad", "columns", "format")}
-    states = {path: os.stat(path) for path in paths}
-    return {
-        "recollect": __version__,
-        **found,
-        "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
-    }
+    return {"recollect": __version__, **found, "files": states}
 
 
 def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
@@ -341,25 +347,30 @@ def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
         raise RecollectError("--resume: standard input cannot be read again")
     if args.format in (None, "parquet"):
         raise RecollectError("standard input: --format is one of csv, tsv, jsonl, arrow (Parquet is read from its end)")
+    tables.format_of("standard input", args.format)
     pa = tables.pyarrow()
     piece, progress = tables.Piece("standard input", args.format), _Progress(None)
     r = Reservoir(args.n, seed=args.seed)
     columns = None if args.columns is None else list(dict.fromkeys([*args.columns, *options.select.columns]))
     rows = bad = population = 0
+    table = pa.table({})
     for batch in tables.batches(piece, columns, options.select.weight, source=sys.stdin.buffer):
+        if not rows:
+            _check_schema(args, batch.schema, piece.path, options.select)
         weights = tables.weights_of(batch, options.select).copy()
         bad += pieces.cleaned(weights, piece, options, rows)
         rows += len(weights)
         population += counts.positives(weights)[0]
         shown = batch if args.columns is None else batch.select(list(args.columns))
+        table = shown.schema.empty_table()
         if len(weights):
             r.extend(tables.Slices(pa.Table.from_batches([shown])), weights)
         progress.tell(len(weights))
     p = r.inclusion_probabilities()
-    table = pa.concat_tables(r.items, promote_options="permissive") if len(r) else pa.table({})
-    for name, values in ((pieces.PROBABILITY, p), (pieces.WEIGHT, 1.0 / p)):
-        table = table.append_column(name, pa.array(values))
-    return pieces.Sample(table, p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0)
+    table = pa.concat_tables(r.items, promote_options="permissive") if len(r) else table
+    return pieces.Sample(
+        tables.with_probabilities(table, p), p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0
+    )
 
 
 # -- what comes out
@@ -376,22 +387,15 @@ def _print_totals(args: argparse.Namespace, sampled: Any) -> None:
         at = int(np.argmin(np.isfinite(y)))
         raise RecollectError(f"--total {args.total}: row {at} of the sample has {y[at]}, no number to add up")
     p, pairs = sampled.probabilities, sampled.pairs()
-    groups: dict[str, np.ndarray] = {"all": np.ones(len(y), bool)}
+    groups = [("all", np.ones(len(y), bool))]
     if args.by is not None:
-        labels = np.array([str(value) for value in sampled.table[args.by].to_pylist()], dtype=object)
-        groups = {label: labels == label for label in sorted(set(labels))} | groups
-    found = {label: estimates.total(np.where(own, y, 0.0), p, pairs) for label, own in groups.items()}
-    level = args.level
-    rows = [
-        [
-            label,
-            str(int(groups[label].sum())),
-            f"{estimate.total:,.6g}",
-            f"{estimate.standard_error:,.3g}",
-            "{:,.6g} to {:,.6g}".format(*estimate.interval(level)),
-        ]
-        for label, estimate in found.items()
-    ]
+        labels = [("(missing)" if x is None else str(x), x is None) for x in sampled.table[args.by].to_pylist()]
+        groups = [(one[0], np.array([own == one for own in labels])) for one in sorted(set(labels))] + groups
+    rows, level = [], args.level
+    for label, own in groups:
+        estimate = estimates.total(np.where(own, y, 0.0), p, pairs)
+        interval = "{:,.6g} to {:,.6g}".format(*estimate.interval(level))
+        rows.append([label, str(int(own.sum())), f"{estimate.total:,.6g}", f"{estimate.standard_error:,.3g}", interval])
     print_table(
         [args.by or "rows", "in the sample", f"total {args.total}", "standard error", f"{level:.0%} interval"], rows
     )
@@ -401,6 +405,7 @@ def _write(table: Any, out: Path) -> None:
     """Write the sample whole or not at all."""
     from recollect.reservoir.tables import format_of
     from recollect.store import files
+    from recollect.store.provenance import plain
 
     file, kind = io.BytesIO(), format_of(str(out))
     if kind == "parquet":
@@ -414,7 +419,7 @@ def _write(table: Any, out: Path) -> None:
             writer.write_table(table)
     elif kind == "jsonl":
         for row in table.to_pylist():
-            file.write(json.dumps(row, default=str).encode() + b"\n")
+            file.write(json.dumps(plain(row), default=str, allow_nan=False).encode() + b"\n")
     else:
         _write_csv(table, file, "\t" if kind == "tsv" else ",")
     files.replace(out, file.getvalue())
@@ -475,8 +480,6 @@ def register(commands: Commands) -> None:
     )
     sample.add_argument("--format", help="of the files, where their endings do not tell")
     sample.add_argument("--resume", action="store_true", help="go on with an interrupted sample: read what is missing")
-    sample.add_argument(
-        "--break-lock", action="store_true", help="take over a lock that is left from another host or a restart"
-    )
+    add_break_lock(sample)
     add_on(sample)
     sample.set_defaults(run=_sample)

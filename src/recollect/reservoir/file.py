@@ -154,6 +154,8 @@ def write(path: Any, state: State, origins: Origins, given: np.ndarray, items: l
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; a reservoir is saved in a file")
+    if path.exists() and not path.is_file():  # a device or a pipe, which the new file would take the place of
+        raise FileExistsError(f"{path} is not an ordinary file")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:

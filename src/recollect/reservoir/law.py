@@ -95,8 +95,9 @@ def weights_for(pi: ArrayLike, tolerance: float = 1e-12, most: int = 200) -> Sol
     ([0.2, 0.5, 0.6, 0.7], True)
 
     Args:
-        pi: the probabilities; their sum must be a whole number, to within 1e-6 in all.
-        tolerance: the largest error to stop at; what rounding allows is near 1e-13.
+        pi: the probabilities; their sum must be a whole number, to within 1e-6 in all, as of rounded ones. The rest to
+            it, which no law can keep, is shared out among them by a common factor on their odds.
+        tolerance: the largest error to stop at, besides that rest; what rounding allows is near 1e-13.
         most: iterations before a ``ValueError`` says how far it came.
     """
     p = np.asarray(pi, dtype=np.float64)
@@ -116,21 +117,20 @@ def weights_for(pi: ArrayLike, tolerance: float = 1e-12, most: int = 200) -> Sol
         return Solved(lw, 0.0, 0)
     if n == 0 or n == len(free):
         raise ValueError(f"pi has {len(free)} probabilities strictly between 0 and 1 that sum to {n}: no law has these")
-    target = np.log(wanted) - np.log1p(-wanted)
+    target = _summing_to(n, np.log(wanted) - np.log1p(-wanted))
+    summing = wanted if total == n else 1.0 / (1.0 + np.exp(np.minimum(-target, 700.0)))
     here, error, slow, before = target.copy(), math.inf, False, math.inf
     for iteration in range(1, most + 1):
-        whole = _count_all(here)
-        now = counts.inclusion_probabilities(whole, 0.0, here, n)
-        error = float(np.abs(now - wanted).max())
+        now = counts.inclusion_probabilities(_count_all(here), 0.0, here, n)
+        error = float(np.abs(now - summing).max())
         if error <= tolerance:
             lw[free] = here
-            return Solved(lw, error, iteration)
+            return Solved(lw, float(np.abs(now - wanted).max()), iteration)
+        now = np.clip(now, 5e-324, 1.0 - 2.0**-53)
         slow = slow or (iteration > 3 and error > 0.2 * before)
         before = error
-        if slow and len(free) <= _NEWTON:
-            here = here + _newton_step(here, n, wanted - now)
-        else:
-            here = here + (target - (np.log(now) - np.log1p(-now)))
+        step = _newton_step(here, n, summing - now) if slow and len(free) <= _NEWTON else None
+        here = here + (target - (np.log(now) - np.log1p(-now)) if step is None else step)
         here += _centre(here, n)
     raise ValueError(f"after {most} iterations the largest error is {error:.1e}, not {tolerance:.1e}")
 
@@ -148,17 +148,33 @@ def _centre(log_weights: np.ndarray, n: int) -> float:
     low, high = -50.0 - float(log_weights.max()), 50.0 - float(log_weights.min())
     while high - low > 1e-6:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if np.sum(1.0 / (1.0 + np.exp(-log_weights - middle))) < n else (low, middle)
+        taken = 1.0 / (1.0 + np.exp(np.minimum(-log_weights - middle, 700.0)))
+        low, high = (middle, high) if np.sum(taken) < n else (low, middle)
     return 0.5 * (low + high)
 
 
-def _newton_step(log_weights: np.ndarray, n: int, missing: np.ndarray) -> np.ndarray:
-    """The change of log-weights that makes up for what probabilities lack: covariances are their derivatives."""
+def _summing_to(n: int, logits: np.ndarray) -> np.ndarray:
+    """Logits, all of them changed by the same, whose probabilities sum to n; they nearly do already."""
+    for _ in range(3):
+        p = 1.0 / (1.0 + np.exp(np.minimum(-logits, 700.0)))
+        spread = float(np.dot(p, 1.0 - p))
+        logits = logits - np.clip((math.fsum(p) - n) / spread, -1.0, 1.0) if spread else logits
+    return logits
+
+
+def _newton_step(log_weights: np.ndarray, n: int, missing: np.ndarray) -> np.ndarray | None:
+    """The change of log-weights that makes up for what probabilities lack: covariances are their derivatives.
+
+    None where probabilities are so near 0 and 1 that these tell nothing.
+    """
     pairs = joint_inclusion_probabilities(log_weights, n)
     p = np.diagonal(pairs)
     covariance = pairs - np.outer(p, p)
     # A common factor changes nothing, so the matrix is singular in that direction alone: fix it.
-    step = np.linalg.solve(covariance + np.full_like(covariance, 1.0 / len(p)), missing)
+    try:
+        step = np.linalg.solve(covariance + np.full_like(covariance, 1.0 / len(p)), missing)
+    except np.linalg.LinAlgError:
+        return None
     return np.clip(step - step.mean(), -3.0, 3.0)
 
 

@@ -26,6 +26,8 @@ from recollect.reservoir.counts import Counts, Tree
 from recollect.reservoir.random import seeded
 from recollect.reservoir.scans import Cache as Cache
 from recollect.reservoir.scans import Scan, Scanned
+from recollect.reservoir.tables import PROBABILITY as PROBABILITY
+from recollect.reservoir.tables import WEIGHT as WEIGHT
 from recollect.reservoir.tables import Piece, Select
 
 CHUNK = tables.BATCH  # rows that are in memory together where weights are not kept
@@ -35,10 +37,13 @@ LITTLE = 1 << 26  # bytes that a worker without a cache may hold while it draws 
 FEW = 8  # chunks of a piece, on average, from which on the first of them is read beforehand
 PILOT = 16_384  # rows of a piece that are looked at beforehand
 ALL = -1  # instead of a number of rows to draw from a piece
-PROBABILITY, WEIGHT = "inclusion_probability", "horvitz_thompson_weight"
 
 Arrays = dict[str, np.ndarray]
 Tell = Callable[[int], None]
+
+
+class UnfitError(RecollectError):
+    """The rows cannot be sampled as they are: what was found out about them so far will not be of use."""
 
 
 class Options(NamedTuple):
@@ -80,7 +85,7 @@ def cleaned(weights: np.ndarray, piece: Piece, options: Options, row: int) -> in
     if len(wrong) and options.bad == "stop":
         value = weights[wrong[0]]
         what = "missing or not a number" if math.isnan(value) else str(value)
-        raise RecollectError(
+        raise UnfitError(
             f"{piece.path}, row {piece.first_row + row + int(wrong[0])} (counted from 0): {options.select.weight} is "
             f"{what}; 0 and finite positive numbers are weights, --bad skip or --bad zero passes over others"
         )
@@ -396,7 +401,8 @@ def sample(
         whole, shares = tree.root, tree.share_out(size, seeded([seed, 0]))
     sure = [None if certain is None else certain.get(piece) for piece in pieces]
     drawn = stage("draw", draw, *same, shares, sure, **local)
-    return _assembled(pieces, options, drawn, rows, bad, population, whole, log_theta, size)
+    found = _assembled(pieces, options, drawn, rows, bad, population, whole, log_theta, size)
+    return found._replace(population=population + sum(map(len, (certain or {}).values())))
 
 
 def _block(population: int, n: int) -> int:
@@ -481,9 +487,7 @@ def _assembled(
         table = pa.concat_tables(parts or _no_rows(pieces, options), promote_options="permissive")
     except pa.ArrowException as error:
         raise RecollectError(f"files differ in the type of a column, which --columns may leave out: {error}") from error
-    for name, values in ((PROBABILITY, p), (WEIGHT, 1.0 / p)):
-        table = table.append_column(name, pa.array(values))
-    return Sample(table, p, log_weights, rows, bad, population, whole, log_theta)
+    return Sample(tables.with_probabilities(table, p), p, log_weights, rows, bad, population, whole, log_theta)
 
 
 def _no_rows(pieces: Sequence[Piece], options: Options) -> list[Any]:

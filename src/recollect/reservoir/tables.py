@@ -6,7 +6,7 @@ pyarrow comes with ``recollect[tables]`` and is imported where it is used.
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+PROBABILITY, WEIGHT = "inclusion_probability", "horvitz_thompson_weight"  # columns that a sample has besides
 COMPRESSED = (".gz", ".bz2", ".zst")  # endings of text formats that are unpacked as they are read
 
 
@@ -88,7 +89,10 @@ def format_of(path: str, given: str | None = None) -> str:
 def pieces_of(path: str, given: str | None = None, rows: int = PIECE) -> list[Piece]:
     """A file as pieces of about so many rows, where its format can be cut; the same ones every time."""
     if not os.path.isfile(path):
-        raise RecollectError(f"{path}: {'a folder, name its files' if os.path.isdir(path) else 'no such file'}")
+        why = (
+            "no ordinary file, and rows are read twice; - is standard input" if os.path.exists(path) else "no such file"
+        )
+        raise RecollectError(f"{path}: {'a folder, name its files' if os.path.isdir(path) else why}")
     kind = format_of(path, given)
     if kind != "parquet":
         return [Piece(path, kind)]
@@ -133,15 +137,21 @@ def schema_of(piece: Piece, columns: tuple[str, ...] | None = None) -> Any:
     if piece.format == "parquet":
         with _opened(piece.path) as file:
             found = file.schema_arrow
-        _require(found.names, list(columns or ()), piece.path)
+        require(found.names, list(columns or ()), piece.path)
         return found if columns is None else pa.schema([found.field(name) for name in columns])
     wanted = None if columns is None else list(columns)
     for batch in batches(piece, wanted):
         return batch.schema
     if piece.format == "arrow":
-        return pa.schema([])
-    with _text_reader(piece, wanted, None, None) as reader:  # which was read without an error just now
-        return reader.schema
+        with pa.memory_map(piece.path) as stream:
+            found = _arrow_reader(stream).schema
+        return found if wanted is None else pa.schema([found.field(name) for name in wanted])
+    return pa.schema([])
+
+
+def _has_no_lines(piece: Piece) -> bool:
+    """Whether a file of JSON lines is empty: that is no row, and to pyarrow an error."""
+    return piece.format == "jsonl" and os.path.exists(piece.path) and not os.path.getsize(piece.path)
 
 
 def batches(
@@ -168,15 +178,19 @@ def batches(
 def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any, rows: int) -> Iterator[Any]:
     if piece.format == "parquet":
         with _opened(piece.path) as file:
-            _require(file.schema_arrow.names, columns, piece.path)
+            require(file.schema_arrow.names, columns, piece.path)
             start, end = piece.groups or (0, file.metadata.num_row_groups)
             yield from file.iter_batches(rows, row_groups=range(start, end), columns=columns, use_threads=False)
     elif piece.format == "arrow":
         yield from _arrow_batches(piece.path, columns, source)
-    else:
+    elif source is not None or not _has_no_lines(piece):
         with _text_reader(piece, columns, number, source) as reader:
-            _require(reader.schema.names, columns, piece.path)
+            require(reader.schema.names, columns, piece.path)
+            batch = None
             for batch in reader:
+                yield batch if columns is None else _chosen(batch, columns)
+            if batch is None:  # a header alone: its columns are known
+                batch = pyarrow().RecordBatch.from_pylist([], reader.schema)
                 yield batch if columns is None else _chosen(batch, columns)
 
 
@@ -198,7 +212,7 @@ def _text_reader(piece: Piece, columns: list[str] | None, number: str | None, so
     return csv.open_csv(
         source or piece.path,
         read_options=csv.ReadOptions(use_threads=False, block_size=block),
-        parse_options=csv.ParseOptions(delimiter="\t" if piece.format == "tsv" else ","),
+        parse_options=csv.ParseOptions(delimiter="\t" if piece.format == "tsv" else ",", newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             column_types={number: pa.float64()} if number else None, include_columns=columns or None
         ),
@@ -215,31 +229,35 @@ def _chosen(batch: Any, columns: list[str]) -> Any:
     return pa.RecordBatch.from_arrays([batch[c] for c in columns], names=columns)
 
 
+def _arrow_reader(stream: Any) -> Any:
+    """For either form of the format, by its beginning."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_file(stream)
+    except pa.ArrowInvalid:  # the streaming form
+        stream.seek(0)
+        return pa.ipc.open_stream(stream)
+
+
 def _arrow_batches(path: str, columns: list[str] | None, source: Any) -> Iterator[Any]:
     import pyarrow as pa
 
     with pa.memory_map(path) if source is None else pa.PythonFile(source, mode="r") as stream:
-        if source is None:
-            try:
-                file = pa.ipc.open_file(stream)
-                readers = (file.get_batch(k) for k in range(file.num_record_batches))
-                names = file.schema.names
-            except pa.ArrowInvalid:  # the streaming form of the format
-                stream.seek(0)
-                readers = pa.ipc.open_stream(stream)
-                names = readers.schema.names
-        else:
-            readers = pa.ipc.open_stream(stream)
-            names = readers.schema.names
-        _require(names, columns, path)
-        for batch in readers:
+        reader = _arrow_reader(stream) if source is None else pa.ipc.open_stream(stream)
+        require(reader.schema.names, columns, path)
+        whole = hasattr(reader, "num_record_batches")
+        for batch in (reader.get_batch(k) for k in range(reader.num_record_batches)) if whole else reader:
             yield batch if columns is None else _chosen(batch, columns)
 
 
-def _require(names: list[str], columns: list[str] | None, path: str) -> None:
+def require(names: Sequence[str], columns: Sequence[str] | None, path: str) -> None:
+    """Refuse columns that are not there, or twice."""
     for column in columns or ():
         if column not in names:
-            raise RecollectError(f"{path}: no column {column!r}; there are {', '.join(names)}")
+            raise RecollectError(f"{path}: no column {column!r}; there are {', '.join(names) or 'none'}")
+        if list(names).count(column) > 1:
+            raise RecollectError(f"{path} has two columns {column!r}: give them names of their own")
 
 
 def _first_line(error: BaseException) -> str:
@@ -280,22 +298,26 @@ def _floats(column: Any, name: str) -> np.ndarray:
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
 
 
-_CONDITION = re.compile(r"\s*(\S+?)\s*(==|!=|<=|>=|=|<|>)\s*(?:'([^']*)'|\"([^\"]*)\"|(\S+))\s*")
+_CONDITION = re.compile(
+    r"""\s*(?:'([^']*)'|"([^"]*)"|(\S+?))\s*(==|!=|<=|>=|=|<|>)\s*(?:'([^']*)'|"([^"]*)"|(\S+))(?:\s+and\s+|\s*$)"""
+)
 
 
 def conditions(text: str) -> tuple[tuple[str, str, str], ...]:
-    """``COLUMN OP VALUE``, several joined by ``and``.
+    """``COLUMN OP VALUE``, several joined by ``and``; what holds blanks stands in quotation marks.
 
-    >>> conditions("price >= 10 and region == 'north east'")
-    (('price', '>=', '10'), ('region', '==', 'north east'))
+    >>> conditions("price >= 10 and 'sold in' == 'north and east'")
+    (('price', '>=', '10'), ('sold in', '==', 'north and east'))
     """
-    found = []
-    for part in re.split(r"\s+and\s+", text.strip()):
-        match = _CONDITION.fullmatch(part)
+    found, at, text = [], 0, text.strip()
+    while at < len(text) or not found:
+        match = _CONDITION.match(text, at)
         if match is None:
-            raise RecollectError(f"--where {part!r}: COLUMN OP VALUE is needed, OP one of == != < <= > >=")
-        name, operator, *values = match.groups()
-        found.append((name, "==" if operator == "=" else operator, next(v for v in values if v is not None)))
+            raise RecollectError(f"--where {text[at:]!r}: COLUMN OP VALUE is needed, OP one of == != < <= > >=")
+        *name, operator, value, double, bare = match.groups()
+        column, wanted = (next(x for x in spelt if x is not None) for spelt in (name, (value, double, bare)))
+        found.append((column, "==" if operator == "=" else operator, wanted))
+        at = match.end()
     return tuple(found)
 
 
@@ -316,6 +338,39 @@ def _mask(batch: Any, where: tuple[tuple[str, str, str], ...]) -> np.ndarray:
         met = pc.fill_null(pc.call_function(names[operator], [column, wanted]), False)  # a missing value meets nothing
         mask &= met.to_numpy(zero_copy_only=False)
     return mask
+
+
+# -- the columns of a sample
+
+
+def with_probabilities(table: Any, p: np.ndarray) -> Any:
+    """A table with the two further columns of a sample."""
+    refuse_taken(table.schema.names, "a file")
+    for name, values in ((PROBABILITY, p), (WEIGHT, 1.0 / p)):
+        table = table.append_column(name, pyarrow().array(values))
+    return table
+
+
+def refuse_taken(names: Sequence[str], where: str) -> None:
+    """Refuse names of columns that a sample's own would come beside, or that occur twice."""
+    for name in names:
+        if name in (PROBABILITY, WEIGHT):
+            raise RecollectError(f"{where} has a column {name!r} already, as a sample has: --columns leaves it out")
+    require(names, names, where)
+
+
+def refuse_unwritable(schema: Any, kind: str) -> None:
+    """Refuse columns that a text format cannot hold."""
+    types = pyarrow().types
+    for field in schema if kind in ("csv", "tsv", "jsonl") else ():
+        binary = (
+            types.is_binary(field.type) or types.is_large_binary(field.type) or types.is_fixed_size_binary(field.type)
+        )
+        if binary or (kind != "jsonl" and types.is_nested(field.type)):
+            raise RecollectError(
+                f"column {field.name!r} holds {field.type}, which {kind} does not: --columns leaves it out, "
+                "and --out FILE.parquet holds it"
+            )
 
 
 # -- frames in memory, for ``Reservoir.extend``

@@ -111,8 +111,13 @@ class Folder:
             self._fail(error, self.path / name)
 
     def replace(self, name: str, content: bytes) -> None:
-        """Put ``content`` in the place of a file: the old or the new one is there at any moment, also after a crash."""
+        """Put ``content`` in the place of a file: the old or the new one is there at any moment, also after a crash.
+
+        What is there and is neither a file nor a link, such as a device or a pipe, stays: it is a ``RecollectError``.
+        """
         temporary = f".{_one_name(name)}.{secrets.token_hex(4)}.tmp"
+        if (kind := self._kind(name)) and not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+            raise RecollectError(f"cannot write {self.path / name}: it is not an ordinary file")
         try:
             try:
                 self.create(temporary, content)
@@ -169,13 +174,16 @@ class Folder:
 
     def is_folder(self, name: str) -> bool:
         """Whether a name is a folder, and no link to one."""
+        return stat.S_ISDIR(self._kind(name))
+
+    def _kind(self, name: str) -> int:
+        """The mode of what has a name, of a link its own; 0 where nothing has it."""
         try:
-            found = (
-                os.stat(name, dir_fd=self._handle, follow_symlinks=False) if _HANDLES else os.lstat(self.path / name)
-            )
+            if _HANDLES:
+                return os.stat(name, dir_fd=self._handle, follow_symlinks=False).st_mode
+            return os.lstat(self.path / name).st_mode
         except OSError:
-            return False
-        return stat.S_ISDIR(found.st_mode)
+            return 0
 
     def remove_files(self, name: str, *known: str) -> None:
         """Remove a folder that holds nothing but the ``known`` files, in their order; anything else in it stays."""

@@ -34,6 +34,7 @@ class Lock:
         a living process here is never taken.
         """
         self.path, self.predecessor = Path(folder).absolute() / name, None
+        self._of = self.path.parent if name == LOCK else self.path.with_suffix("")  # what is locked, for messages
         self._lock = filelock.FileLock(
             self.path,
             thread_local=False,
@@ -44,9 +45,9 @@ class Lock:
             self._lock.acquire(timeout=PATIENCE, poll_interval=0.02)
         except filelock.Timeout as error:
             holder = _describe(_look(self.path))
-            raise RecollectError(f"{folder} is in use by {holder}: wait for it or stop it") from error
+            raise RecollectError(f"{self._of} is in use by {holder}: wait for it or stop it") from error
         except OSError as error:
-            raise RecollectError(f"cannot lock {folder}: {name}: {error.strerror}") from error
+            raise RecollectError(f"cannot lock {self._of}: {name}: {error.strerror}") from error
 
     def _succeed(self, handle: int, break_lock: bool) -> None:
         """With the operating system's lock in hand: look who had it before, and write down who has it now."""
@@ -54,7 +55,7 @@ class Lock:
             holder = _parse(content)
             if not break_lock and holder.get("boot") != _boot():
                 raise RecollectError(
-                    f"{self.path.parent} is locked by {_describe(holder)}, on another host or before a restart: "
+                    f"{self._of} is locked by {_describe(holder)}, on another host or before a restart: "
                     "if that process is gone, --break-lock takes the lock over"
                 )
             self.predecessor = _describe(holder)

@@ -88,19 +88,30 @@ def verify(path: Path) -> list[tuple[Path, str | None]]:
             function()
             found.append((part, None))
         except FileError as error:
-            if os.path.lexists(part):  # a run that goes on removes checkpoints that are no longer needed
+            # A run that goes on removes checkpoints that are no longer needed; the run itself has to be there.
+            if part == path or os.path.lexists(part):
                 found.append((part, str(error)))
 
     check(path, lambda: read(path))
+    for place in _links(path):
+        check(place, lambda place=place: files.refuse_links(place))
     newest = {}
     for part in saved(path):
         check(part, lambda part=part: newest.update({part.parent.name: checkpoints.verify(part)}))
-    for part in checkpoints.listing(path / SNAPSHOTS):
+    for part in [] if (path / SNAPSHOTS).is_symlink() else checkpoints.listing(path / SNAPSHOTS):
         check(part, lambda part=part: checkpoints.verify(part))
     if newest:
         metrics = path / "metrics.jsonl"
         check(metrics, lambda: lines_before(metrics, files.read(metrics, LARGEST_METRICS), newest))
     return found
+
+
+def _links(path: Path) -> list[Path]:
+    """Links where the folders of a run's checkpoints belong: nothing is read through them, so nothing is known."""
+    places = [path / "checkpoints", path / SNAPSHOTS]
+    if places[0].is_dir() and not places[0].is_symlink():
+        places += sorted(places[0].iterdir())
+    return [place for place in places if place.is_symlink()]
 
 
 class Curves:

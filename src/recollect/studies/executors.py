@@ -14,6 +14,7 @@ import platform
 import queue
 import signal
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple, Protocol
@@ -118,6 +119,18 @@ class Processes:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
+def _end_with_driver() -> None:
+    """In a worker: end when the driver does, however it ends; a pool's process would wait for work for ever."""
+    driver = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if driver is not None:
+            driver.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 class _Slot:
     """One worker process, started when it is first needed and again after it died."""
 
@@ -129,7 +142,7 @@ class _Slot:
             raise concurrent.futures.CancelledError
         try:
             if self._pool is None:
-                self._pool = concurrent.futures.ProcessPoolExecutor(1, self._context)
+                self._pool = concurrent.futures.ProcessPoolExecutor(1, self._context, _end_with_driver)
                 self._process = self._pool.submit(os.getpid).result()
             return self._pool.submit(_do, work, expected).result()
         except BrokenProcessPool as error:

@@ -19,7 +19,7 @@ from recollect.store import files
 from recollect.store.files import Folder
 from recollect.store.lock import Lock
 from recollect.store.provenance import encode, plain, versions
-from recollect.store.run_folders import refuse_changes
+from recollect.store.run_folders import LARGEST_METRICS, refuse_changes
 from recollect.studies.executors import Executor, Processes, VersionsDifferError
 
 Say = Callable[[str], None]
@@ -39,6 +39,7 @@ def run_all(
     out: Path | None = None,
     *,
     resume: bool = False,
+    break_lock: bool = False,
     say: Say = lambda text: None,
     jobs: int = 1,
     executor: Executor | None = None,
@@ -50,6 +51,7 @@ def run_all(
         config: what all of it depends on; resuming under another is refused, field by field.
         out: where the report will be; its rows are kept beside it. None keeps nothing.
         resume: take over the rows that are there already.
+        break_lock: take over a lock whose holder may live elsewhere.
         say: told of every outcome.
         jobs: units that run at once, each in a process of its own; with 1 they run in this one. What runs in processes
             must be a function that can be sent there, with its arguments.
@@ -61,11 +63,12 @@ def run_all(
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt("nothing was kept; --out FILE keeps what is done, for --resume") from error
     journal = journal_of(out)
-    lock = Lock(out.parent, name=f"{out.name}.lock")
+    lock = Lock(out.parent, name=f"{out.name}.lock", break_lock=break_lock)
     try:
         with Folder(out.parent) as place:
             there = resume and journal.exists()
             rows = _read(journal, config) if there else {}
+            _refuse_other_units(journal, rows, units)
             if journal.exists() and not resume:
                 raise RecollectError(f"cannot write {journal}: it is there already")
             if there:  # what a crash left of a last line goes
@@ -175,6 +178,15 @@ def _with(executor: Executor, units: Units, again: Again) -> Generator[tuple[str
             future.cancel()
 
 
+def _refuse_other_units(journal: Path, rows: Mapping[str, Any], units: Units) -> None:
+    """Refuse to do again, under other names, what has its rows already: how finely work is shared out may differ."""
+    if unknown := [name for name in rows if name not in units]:
+        raise RecollectError(
+            f"{journal} has rows of {len(unknown)} units that are none of these, such as {unknown[0]!r}: the work was "
+            "shared out in another way; --jobs as before goes on with it"
+        )
+
+
 def _brief(row: Any) -> str:
     """An outcome on one line: its numbers and words, or how many rows it is."""
     if not isinstance(row, dict):
@@ -184,13 +196,13 @@ def _brief(row: Any) -> str:
 
 def _whole(journal: Path) -> bytes:
     """The whole lines of the journal."""
-    content = files.read(journal, files.LARGEST_JSON)
+    content = files.read(journal, LARGEST_METRICS)
     return content[: content.rfind(b"\n") + 1]
 
 
 def _read(journal: Path, config: dict[str, Any]) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    content = files.read(journal, files.LARGEST_JSON)
+    content = files.read(journal, LARGEST_METRICS)
     for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
         try:
             found = json.loads(line)

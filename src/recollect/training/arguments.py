@@ -7,6 +7,8 @@ from recollect.agents.base import check_count
 from recollect.store.provenance import native
 
 LARGEST_SEED = 2**63 - 1
+MOST_STEPS = 2**63
+"""Steps of a run are fewer than this: so many that nobody gets there, and as many as a file is believed to want."""
 
 
 def count(name: str, value: Any) -> int:

@@ -1,8 +1,9 @@
 """What can be done while a learner learns: a callback is called with the learner and each new row of its metrics.
 
 Any function will do: ``learner.learn(10_000, callbacks=[lambda learner, row: row["return"] > 0.9])``; learning stops
-early when one returns True. What one puts into the row becomes a column of the metrics. Where independent agents learn
-side by side (``learners="each"``), there is a row per agent, told apart by its ``seed``.
+early when one returns True. What one puts into the row becomes a column of the metrics; the columns that are measured
+may be replaced by other numbers, and not taken out. Where independent agents learn side by side (``learners="each"``),
+there is a row per agent, told apart by its ``seed``.
 
 Those below are the ones people ask for. They can be described in a run folder and made again from it, and ``recall``
 tells them of the rows that a run had before it was resumed. One that has ``check`` is asked before anything is learned.
@@ -78,8 +79,10 @@ class EarlyStop:
 
     def recall(self, row: dict[str, Any]) -> None:
         """Take in a row of before."""
-        value = row.get(self.column, math.nan)
-        if not math.isnan(value):  # rows in which nothing was measured are passed over
+        value = native(row.get(self.column))
+        if value is not None and not isinstance(value, (int, float)):
+            raise TypeError(f"EarlyStop: the column {self.column!r} holds {value!r:.100}, not a number")
+        if value is not None and not math.isnan(value):  # rows in which nothing was measured are passed over
             self.good[row["seed"]] = self.good.get(row["seed"], 0) + 1 if value >= self.threshold else 0
 
     def __call__(self, learner: Any, row: dict[str, Any]) -> bool:

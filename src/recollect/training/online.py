@@ -27,7 +27,7 @@ from recollect.training import callbacks as known_callbacks
 from recollect.training.assembly import assemble
 from recollect.training.player import Evaluation, Player
 from recollect.training.progress import showing
-from recollect.training.recording import GROUP, Recorder
+from recollect.training.recording import GROUP, Recorder, put_back
 from recollect.training.returned import EnvironmentFault
 from recollect.training.stepping import Stepping
 
@@ -165,6 +165,8 @@ class Learner(Stepping):
             "checkpoint_every": arguments.seconds("checkpoint_every", checkpoint_every),
             "callbacks": known_callbacks.describe(callbacks),
         }
+        if self.steps + learning["steps"] >= arguments.MOST_STEPS:
+            raise ValueError(f"steps={steps}: a run has fewer than 2^63 in all")
         if log not in (None, "tensorboard"):
             raise ValueError(f"log={log!r}: choose 'tensorboard' or None; JSON lines and CSV are always written")
         for callback in callbacks:
@@ -275,10 +277,10 @@ class Learner(Stepping):
         """Show each row to each callback; whether one wants to stop. What they add to a row becomes a column."""
         stop = False
         for row in rows:
-            fixed = {name: row[name] for name in ("seed", "steps")}
+            measured = dict(row)
             for callback in callbacks:
                 stop = bool(callback(self, row)) or stop
-                row |= fixed  # which row it is, is not for them to say
+                put_back(row, measured)
             row |= {name: native(value) for name, value in row.items()}
         return stop
 
@@ -391,7 +393,7 @@ class Learner(Stepping):
         was saved. Elsewhere the newest ``keep`` checkpoints stay. Nothing else in the folder is touched.
         """
         path = Path(path).absolute()
-        if self._recorder is not None and path == self._recorder.path:
+        if self._recorder is not None and path.resolve() == self._recorder.path.resolve():
             with self._recorder.held():
                 return self._checkpoint(finished=self._asked is None and self._logged == self.steps >= self.goal)
         if saving.is_run_folder(path):

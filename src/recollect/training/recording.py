@@ -14,6 +14,7 @@ from typing import Any
 
 from recollect.errors import FileError, RecollectError
 from recollect.store import files
+from recollect.store.provenance import native
 from recollect.store.run_folders import LARGEST_METRICS, RunFolder
 
 GROUP = "learner"
@@ -32,6 +33,19 @@ COLUMNS: tuple[str, ...] = (
     "evaluation",
 )
 """Of ``metrics.csv``, before those that callbacks add; ``metrics.jsonl`` has the same names."""
+
+
+def put_back(row: dict[str, Any], measured: dict[str, Any]) -> None:
+    """Make a row, after a callback had it, one that can be read again: it says which row it is, columns hold numbers.
+
+    ``measured``: as it was before.
+    """
+    row.pop("agent", None)  # whose row it is
+    for name in COLUMNS:
+        if name in ("seed", "steps") or not isinstance(native(row.get(name)), (int, float)):
+            row[name] = measured.get(name)
+            if name not in measured:
+                del row[name]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

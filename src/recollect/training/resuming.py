@@ -129,7 +129,8 @@ def _learning_of(path: Path, config: dict[str, Any], found: checkpoints.Checkpoi
         learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, config)
     every = {"checkpoints": {"every": learning["checkpoint_every"]}}
     learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, every)
-    counts = 0 <= learning["start"] < 2**62 and 1 <= learning["steps"] < 2**62 and learning["log_every"] >= 1
+    most = arguments.MOST_STEPS
+    counts = 0 <= learning["start"] < most and 1 <= learning["steps"] < most and learning["log_every"] >= 1
     if not counts or learning["log"] not in (None, "tensorboard"):
         raise FileError(f"{where}: learning is not valid: {printable(learning)}")
     return learning

@@ -13,9 +13,8 @@ from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files, trees
 from recollect.store.provenance import BITS_DEPEND_ON, versions
 from recollect.store.run_folders import group_folder
+from recollect.training.arguments import MOST_STEPS
 from recollect.training.recording import GROUP
-
-MOST_STEPS = 2**62
 
 
 def place_of(path: Path) -> Path:

@@ -210,6 +210,7 @@ LINES = {
     "sort": lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1), jax.lax.top_k(x, 2)),
     "concatenate": lambda x: (
         jnp.concatenate([x[:1], x * 2, x[3:]]),
+        jnp.concatenate([x, jnp.concatenate([x[:0], x[1:1]])]),  # of which one is nothing after nothing
         jnp.stack([x[:, 0], x[:, 1]], 1),
         jnp.pad(x, ((1, 2), (0, 3))),
     ),

@@ -243,7 +243,7 @@ class Graph:
 
     def concat(self, parts: Sequence[Node], axis: int) -> Node:
         """Arrays one after the other along an axis."""
-        parts = [p for p in parts if p.shape[axis]]
+        parts = [p for p in parts if p.shape[axis]] or list(parts[:1])
         if len(parts) == 1:
             return parts[0]
         if all(p.op == "const" for p in parts):
