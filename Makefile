@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
+# Bytecode is kept, whatever the shell says: without it every process compiles the package and every test again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo check test test-browser viewer lint fuzz docs clean
 

@@ -120,7 +120,8 @@ DEVICE = StandIn()
 VARIED = SMALL[0].replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
 
 
-def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
+def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot(monkeypatch):
+    monkeypatch.setattr(loop, "WHOLE", 4)
     agent, env = VARIED, SMALL[1]
     limits, seeds = Limits(60, 20, 100, 10**6), tuple(range(20))
     group = DeviceGroup(agent, env, seeds, limits, 1, None, DEVICE)
