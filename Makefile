@@ -12,7 +12,7 @@ demo: $(READY)
 	rm -rf demo
 	$(BIN)/recollect reproduce fig4 --preset robust --out demo --seeds 3
 
-# Before every commit: lint, types and the quick tier, a minute once programs have been compiled.
+# Before every commit: lint, types and the quick tier.
 check: lint
 	$(PYTEST) -m quick $(PYTEST_ARGS)
 

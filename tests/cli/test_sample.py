@@ -333,6 +333,7 @@ def connected(duckdb, table):
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["mixed", "misleading"])
 def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch, order):
     """At a θ guessed from their first rows; where these mislead they are counted again, and the law is the same."""

@@ -46,8 +46,8 @@ def put(module, layers, dtype):
     ("n", "law", "estimator", "distinct", "surprise", "discount"),
     [
         (3, "reservoir", "queried", False, 0.03, 0.99),
-        (2, "reservoir", "every", True, 0.3, 0.5),
-        (4, "uniform", "queried", True, 0.0, 1.0),
+        pytest.param(2, "reservoir", "every", True, 0.3, 0.5, marks=pytest.mark.slow),
+        pytest.param(4, "uniform", "queried", True, 0.0, 1.0, marks=pytest.mark.slow),
     ],
 )
 def test_update_for_update_as_in_jax(example, n, law, estimator, distinct, surprise, discount, dtype):

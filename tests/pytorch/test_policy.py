@@ -48,9 +48,13 @@ def of_definition(agent, states):
     return jax.vmap(one)(states)
 
 
-@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
-def test_the_module_acts_as_the_agent_does(agent):
+QUICK = ("plain", "default")
+
+
+@pytest.mark.parametrize("name", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in AGENTS])
+def test_the_module_acts_as_the_agent_does(name):
     """Step for step on the same numbers, without learning: recalled states, logits, values, actions."""
+    agent = AGENTS[name]
     copies, n, rng = 5, agent.memory_size, np.random.default_rng(0)
     state = started(agent)
     policy = rt.Policy.from_agent(agent, state)

@@ -33,6 +33,7 @@ def test_agents_without_a_memory_are_refused():
         inspection.play(learner)
 
 
+@pytest.mark.slow
 def test_the_default_agents_memory_can_be_looked_into():
     moments = inspection.play(Learner(env="recollect/TMaze-v0", **OPTIONS), seed=1)
     assert len(moments) == 6 and moments[0].slot == -1

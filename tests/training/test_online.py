@@ -379,6 +379,7 @@ class Pictures(Probe):
         return np.full((6, 5, 2), 50 * self.t, np.uint8), *rest
 
 
+@pytest.mark.slow
 def test_pictures_get_an_encoder_that_is_saved_with_the_agent(tmp_path):
     assert Learner(AGENT, Pictures(), pictures="agent", check=False).agent.pictures is None
     learner = Learner(AGENT, Pictures()).learn(10, folder=tmp_path / "run")

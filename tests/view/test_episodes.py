@@ -130,6 +130,7 @@ def test_numbers_are_the_agents_own(monkeypatch):
     assert learner.steps == episode["trained"] == 300
 
 
+@pytest.mark.slow
 def test_the_general_agent_shows_slots_ages_and_trace_units(monkeypatch):
     _, _, episode, held = recorded(GeneralActorCritic(memory_size=4), monkeypatch, steps=100)
     memory = episode["memory"]
@@ -152,6 +153,7 @@ def test_the_general_agent_shows_slots_ages_and_trace_units(monkeypatch):
             np.testing.assert_allclose(shares[t], np.asarray(jax.nn.softmax(scores)), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [RecurrentActorCritic(width=6), RealTimeActorCritic(width=6)])
 def test_agents_with_a_gru_show_their_hidden_state(agent):
     _, _, episode, _ = recorded(agent, steps=50)

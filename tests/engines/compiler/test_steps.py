@@ -61,7 +61,10 @@ def _compiled(agent, env, states, lanes, steps):
     return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes))
 
 
-@pytest.mark.parametrize("name", PAIRS)
+QUICK = ("robust", "backpropagation")
+
+
+@pytest.mark.parametrize("name", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in PAIRS])
 def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     """Every step of 1,000, each from the state that JAX has there; and all of them in a row, alone and beside others.
 
@@ -84,7 +87,11 @@ def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
 
 
 @pytest.mark.parametrize(
-    ("copies", "shared", "large"), [(1, False, 10**6), (3, False, 10**6), (3, False, 0), (3, True, 10**6)]
+    ("copies", "shared", "large"),
+    [
+        (1, False, 10**6),
+        *(pytest.param(3, *rest, marks=pytest.mark.slow) for rest in ((False, 10**6), (False, 0), (True, 10**6))),
+    ],
 )
 def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch):
     monkeypatch.setattr(fleet, "LARGE", large)  # copies that are large are not lanes, but one after another
