@@ -41,7 +41,10 @@ def put(module, layers, dtype):
         linear.bias.data = torch.tensor(np.array(layer.bias), dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(torch.float64, id="float64"), pytest.param(torch.float32, id="float32", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("n", "law", "estimator", "distinct", "surprise", "discount"),
     [

@@ -168,7 +168,8 @@ def test_bad_input_is_refused(name):
         rt.export_onnx(AGENTS[name], "agent.onnx")
 
 
-@pytest.mark.parametrize("name", ["plain", pytest.param("default", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plain", "default"])
 def test_a_learners_normalisation_comes_along(name, tmp_path):
     learner = recollect.Learner(AGENTS[name], "CartPole-v1", seed=0, normalize_observations=True)
     learner.learn(steps=200, folder=tmp_path / "run", progress=False)

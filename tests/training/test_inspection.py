@@ -46,6 +46,7 @@ def test_the_default_agents_memory_can_be_looked_into():
         assert np.array_equal(m.recalled, m.items[m.slot])
 
 
+@pytest.mark.slow
 def test_from_training_to_a_picture_on_the_command_line(tmp_path, capsys):
     run = str(tmp_path / "run")
     train = [

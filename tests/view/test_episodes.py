@@ -163,6 +163,7 @@ def test_agents_with_a_gru_show_their_hidden_state(agent):
     assert np.unique(values.round(6), axis=0).shape[0] > 3 and "memory" not in episode
 
 
+@pytest.mark.slow
 def test_recording_leaves_the_learner_alone():
     one = Learner(EpisodicActorCritic(memory_size=2), "recollect/TMaze-v0", seed=1)
     two = Learner(EpisodicActorCritic(memory_size=2), "recollect/TMaze-v0", seed=1)

@@ -61,10 +61,7 @@ def _compiled(agent, env, states, lanes, steps):
     return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes))
 
 
-QUICK = ("robust", "backpropagation")
-
-
-@pytest.mark.parametrize("name", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in PAIRS])
+@pytest.mark.parametrize("name", ["robust", *(pytest.param(k, marks=pytest.mark.slow) for k in list(PAIRS)[1:])])
 def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     """Every step of 1,000, each from the state that JAX has there; and all of them in a row, alone and beside others.
 
