@@ -180,6 +180,7 @@ def parse() -> Args:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # tensors as small as these are slower on several, by far where others use the cores
     found = train(parse())
     verdict = "solved" if found["solved"] else "not solved"
     print(f"{verdict} after {found['steps']:,} steps, {found['seconds']:.0f} s; mean return {found['return']:.3f}")

@@ -1,5 +1,6 @@
 // Builds the viewer into the Python package: one script and one style sheet, and the licence of what is vendored.
-import { copyFile, mkdir, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -23,4 +24,10 @@ for (const [entry, name] of [["src/main.ts", "viewer.js"], ["src/style.css", "vi
   const text = result.outputFiles[0].text.replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
   await writeFile(`${out}/${name}`, text);
 }
+// What it was built from, so that a test can tell without Node whether it was built again after a change.
+const sum = createHash("sha256");
+for (const name of ["build.js", "package-lock.json", ...(await readdir(here("src"))).sort().map((found) => `src/${found}`)]) {
+  sum.update(`${name}\0`).update(await readFile(here(name)));
+}
+await writeFile(`${out}/sources.sha256`, `${sum.digest("hex")}\n`);
 await copyFile(here("node_modules/uplot/LICENSE"), `${out}/uplot-license.txt`);

@@ -38,6 +38,88 @@ def test_a_served_page_follows_its_run(chromium, tmp_path):
             thread.join()
 
 
+def figure(title):
+    series = [{"name": f"run {k}", "group": "mean", "values": [0.0, float(k)]} for k in (1, 2)]
+    claim = {
+        "claim": "holds",
+        "criterion": "c",
+        "measured": "m",
+        "verdict": "v",
+        "holding": 1,
+        "seeds": 2,
+        "values": {},
+    }
+    panel = {"title": "panel", "x": [1, 2], "xlabel": "episodes", "series": series}
+    head = {"format": "recollect figure", "title": title, "subtitle": "", "notes": []}
+    return {**head, "panels": [panel], "claims": [claim]}
+
+
+def board(title):
+    rows = [{"task": task, "return": k} for k, task in enumerate(("a", "b", "b2"))]
+    columns = [{"name": name, "label": name, "numeric": name == "return"} for name in ("task", "return")]
+    head = {"format": "recollect board", "title": title, "subtitle": "", "notes": [], "curves": []}
+    return {**head, "columns": columns, "rows": rows}
+
+
+class Kept(Shelf):
+    """A shelf whose documents a test puts there."""
+
+    def __init__(self, *documents):
+        super().__init__([])
+        self.given = list(documents)
+
+    def state(self):
+        return "".join(found["title"] for found in self.given)
+
+    def documents(self):
+        return self.given
+
+
+def test_news_change_nothing_that_whoever_looks_has_set(chromium):
+    """What is open, filtered, sorted, switched off, scrolled to and focused stays so while training goes on."""
+    long = {"steps": 300, "slots": 8, "episodes": 2}
+    shelf = Kept(samples.document(title="one", **long), figure("two"), board("three"))
+    with Server(shelf) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        page = chromium.new_page(viewport={"width": 1280, "height": 700})
+        try:
+            opened = Opened(page).open(f"{server.url}#step=3")
+            page.locator("details.steps summary").click()
+            page.get_by_role("button", name="more steps").click()
+            page.locator(".behind summary").click()
+            page.locator("input[data-seed='run 1']").uncheck()
+            page.locator("input[type=search]").fill("b")
+            page.locator("th[data-column=return] button").click()
+            page.locator(".slot[data-slot='2']").focus()
+            page.evaluate("() => { scrollTo(0, 700); document.querySelector('.steps .scroll').scrollTop = 90 }")
+            unchanged = page.locator("article.board").element_handle()
+            shelf.given = [samples.document(title="one, later", **long), figure("two, later"), shelf.given[2]]
+            opened.until(lambda: opened.text("h1") == "one, later")
+            page.wait_for_timeout(100)
+
+            def seen():
+                return page.evaluate("""() => [
+                    scrollY, document.querySelector(".steps .scroll").scrollTop,
+                    document.querySelectorAll(".steps tbody tr").length, document.activeElement.dataset.slot,
+                    document.querySelector(".behind details").open,
+                    document.querySelector("input[data-seed='run 1']").checked,
+                ]""")
+
+            assert seen() == [700, 90, 300, "2", True, False]
+            assert unchanged.evaluate("(element) => element.isConnected")  # what has no news is left alone
+            shelf.given = [*shelf.given[:2], board("three, later")]
+            opened.until(lambda: "three, later" in page.locator("article.board h1").inner_text())
+            assert page.locator("input[type=search]").input_value() == "b"
+            assert page.locator(".board tbody tr th").all_inner_texts() == ["b2", "b"]
+            assert page.locator("th[aria-sort=descending]").count() == 1
+            assert seen() == [700, 90, 300, "2", True, False] and opened.faults == []
+        finally:
+            page.close()
+            server.shutdown()
+            thread.join()
+
+
 def started(*arguments, **options):
     return subprocess.Popen([sys.executable, "-m", "recollect", *map(str, arguments)], text=True, **options)
 

@@ -1,6 +1,7 @@
 """The page in a real browser: what it loads, what it shows, how it is moved."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -98,6 +99,18 @@ def test_every_number_is_the_recordings(show, slots):
     assert page.faults == []
 
 
+def fate(document, stay):
+    """Until when a stored observation stays, how often it is recalled and what credit it gets, in the page's words."""
+    episode = document["episodes"][0]
+    held = episode["memory"]
+    slot, begin, until = (int(recording.decode(held["stays"][name])[stay]) for name in ("slot", "from", "until"))
+    recalls = begin + np.flatnonzero(recording.decode(held["recalled"])[begin:until] == slot)
+    credit = float(recording.decode(held["credit"])[recalls].astype(float).sum())
+    end = "to the end" if until == episode["steps"] else f"until step {until - 1}"
+    times = f"{len(recalls)} time{'' if len(recalls) == 1 else 's'}"
+    return f"it stays {end}, recalled {times}, credit {'+' if credit > 0 else ''}{number(credit)}"
+
+
 def test_what_comes_in_and_what_goes_out_is_said(show):
     document = samples.document(steps=15, slots=2)
     stays = {k: recording.decode(v) for k, v in document["episodes"][0]["memory"]["stays"].items()}
@@ -112,6 +125,7 @@ def test_what_comes_in_and_what_goes_out_is_said(show):
             assert "is not stored" in text
             continue
         assert f"is stored in slot {stays['slot'][entered[0]] + 1}" in text
+        assert fate(document, entered[0]) in text  # what the score tells who hovers, for those who use the keys
         same_slot = stays["slot"] == stays["slot"][entered[0]]
         for gone in np.flatnonzero(same_slot & (stays["until"] == stays["from"][entered[0]])):
             assert f"out step {stays['seen'][gone]}," in text
@@ -141,6 +155,30 @@ def test_why_is_the_score_by_element_largest_first(show):
         shown = [float(rows.nth(k).get_attribute("data-value")) for k in range(rows.count())]
         np.testing.assert_allclose(shown, shares[order], rtol=1e-5)
         assert f"step {stays['seen'][at]}?" in page.text(".why h2").lower()
+        there = [np.flatnonzero((stays["slot"] == s) & (stays["from"] <= t) & (t < stays["until"])) for s in range(3)]
+        items = recording.decode(episode["observation"])[stays["seen"][np.concatenate(there)]]
+        scores = items.astype(float) @ recording.decode(held["query"])[t].astype(float) / 0.5
+        others = sorted(np.delete(scores, slot))
+        told = f"Score {number(scores[slot], 2)}, the others {number(others[0], 2)} to {number(others[1], 2)}: "
+        assert told in page.text(".why")
+
+
+def test_what_was_stored_before_the_episode_is_said_to_be(show):
+    document = samples.document(steps=12, slots=3)
+    held = document["episodes"][0]["memory"]
+    stays = {k: recording.decode(held["stays"][k]).astype(int) for k in ("slot", "seen")}
+    keys = recording.decode(document["episodes"][0]["observation"])[stays["seen"]].copy()
+    first = int(np.flatnonzero(stays["slot"] == recording.decode(held["recalled"])[11])[-1])
+    stays["seen"][first], keys[first] = -1, [0, 0, 0, 1]
+    held["stays"]["seen"], held["keys"] = recording.encode(stays["seen"]), recording.encode(keys)
+    page = show(recording.check(document, "here"), hash="#step=11")
+    assert "It recalls a step before this episode, junction (" in page.text(".sentence")
+    card = page.page.locator(".slot.recalled")
+    assert card.locator(".age").inner_text() == "a step before this episode"
+    assert card.locator(".what").inner_text() == "junction"
+    assert page.text("[data-fact=credit]").endswith(" to a step before this episode")
+    assert page.text(".why h2").lower().startswith("why did it recall a step before this episode?")
+    assert page.faults == []
 
 
 def test_why_says_whether_another_recall_would_have_changed_anything(show):
@@ -150,7 +188,8 @@ def test_why_says_whether_another_recall_would_have_changed_anything(show):
     policies[9] = np.eye(3)
     episode["memory"]["policies"] = recording.encode(policies.astype(np.float32))
     page = show(document, hash="#step=8")
-    assert "With any other slot it would have done the same" in page.text(".why")
+    assert "With any other of these slots it would have done the same." in page.text(".why")
+    assert "hidden state" not in page.text(".why")
     page.page.keyboard.press("ArrowRight")
     assert "Another slot would have moved the policy by up to 100" in page.text(".why")
 
@@ -265,11 +304,19 @@ def test_hostile_names_are_shown_as_text(show):
 
 
 def test_readers_of_the_screen_get_a_table_and_labels(show):
-    page = show(samples.document(steps=25), hash="#step=9")
+    document = samples.document(steps=25)
+    page = show(document, hash="#step=9")
     page.page.locator("details.steps summary").click()
     rows = page.page.locator("details.steps tbody tr")
     page.until(lambda: rows.count() == 25)
     assert rows.nth(9).locator("td").first.inner_text() in samples.NAMES
+    stored = recording.decode(document["episodes"][0]["memory"]["stays"]["seen"])
+    for stay, t in enumerate(stored):
+        end, recalls, credit = re.fullmatch(
+            r"it stays (.+), recalled (\d+) times?, credit (.+)", fate(document, stay)
+        ).groups()
+        cells = rows.nth(int(t)).locator("td").all_inner_texts()[-3:]
+        assert cells[0].endswith(end) and cells[1:] == [recalls, credit]
     assert page.page.locator("input.scrub").get_attribute("aria-valuetext") == "step 9 of 24"
     assert "recalled" in page.page.locator(".slot.recalled").get_attribute("aria-label")
     nameless = page.page.evaluate("""() => [...document.querySelectorAll('button, input, select')]
@@ -312,7 +359,7 @@ def figure():
     ]
     claim = {"claim": "<i>close</i>", "criterion": "≥ 0.95", "measured": "0.99", "verdict": "holds for 2 of 3 seeds"}
     claim |= {"holding": 2, "seeds": 3, "values": {"return": [0.99, 0.98, None]}}
-    panel = {"title": "(a) mean write weight", "x": x, "xlabel": "episodes", "ylabel": "", "series": series}
+    panel = {"title": "(a) mean write weight", "x": x, "xlabel": "episodes", "series": series}
     return {
         "format": "recollect figure",
         "title": "Figure 4",
@@ -336,7 +383,7 @@ def test_a_figure_has_panels_seeds_and_claims(show):
     assert "0.1" in legend()
     assert page.text(".claims tbody th") == "<i>close</i>" and "◐ holds for 2 of 3" in page.text(".verdict")
     page.page.locator(".behind summary").click()
-    assert "0.99, 0.98, –" in page.text(".behind details").replace("null", "–")
+    assert "0.99, 0.98, –" in page.text(".behind details")
     assert page.faults == []
 
 

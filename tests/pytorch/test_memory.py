@@ -28,6 +28,19 @@ SETTINGS = [
 ]
 
 
+def drawn(seed):
+    """A setting at random."""
+    rng = np.random.default_rng(seed)
+    law, n, features = str(rng.choice(list(NAMES))), int(rng.integers(1, 9)), int(rng.integers(1, 7))
+    forgetting = float(rng.choice([0.0, rng.exponential(0.3)])) if law == "product" else 0.0
+    estimator, cap = str(rng.choice(["queried", "every"])), float(rng.choice([1.0 + rng.random(), np.inf]))
+    floor, temperature = float(rng.choice([-np.inf, -3 * rng.random()])), float(np.exp(rng.normal()))
+    return law, n, features, bool(rng.integers(2)), forgetting, estimator, cap, floor, temperature
+
+
+RANDOM = [pytest.param(drawn(seed), marks=pytest.mark.slow, id=f"drawn-{seed}") for seed in range(8)]
+
+
 def jax_parameters(memory):
     """The module's parameters as the JAX agent has them."""
 
@@ -80,7 +93,7 @@ def definition_step(agent, params, stored, x, over, keys, u_read, delta, opennes
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["float64", "float32"])
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s[0]}-{s[1]}")
+@pytest.mark.parametrize("setting", [*(pytest.param(s, id=f"{s[0]}-{s[1]}") for s in SETTINGS), *RANDOM])
 def test_step_for_step_as_in_jax(setting, dtype):
     law, n, features, distinct, forgetting, estimator, cap, floor, temperature = setting
     rng, batch, steps = np.random.default_rng(n), 4, 25
@@ -249,7 +262,7 @@ def test_half_a_rollout_scored_later_is_the_same():
     ("options", "message"),
     [
         ({"law": "none"}, "choose one of 'product'"),
-        ({"memory_size": 0}, "capacity=0 must be"),
+        ({"memory_size": 0}, "memory_size=0 must be"),
         ({"temperature": 0.0}, "temperature=0.0 must be"),
         ({"forgetting": -1.0}, "forgetting=-1.0 must be"),
         ({"estimator": "all"}, "choose one of 'queried', 'every'"),

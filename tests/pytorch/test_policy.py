@@ -120,7 +120,7 @@ def test_every_agent_has_a_module_or_is_told_which_have(agent):
     [
         (AGENTS["plain"].replace(encoder="projection"), "encoder='projection' has no PyTorch form; choices.*: 'raw'"),
         (AGENTS["plain"].replace(memory="none"), "memory='none' has no PyTorch form"),
-        (AGENTS["default"].replace(memory=EpisodeMemory("none")), "memory law 'none' has no PyTorch form"),
+        (AGENTS["default"].replace(memory=EpisodeMemory("none")), r"memory\.law='none' has no PyTorch form"),
         (AGENTS["default"].replace(actions=Gaussian(1)), "actions are .*Discrete and MultiDiscrete ones have"),
     ],
 )

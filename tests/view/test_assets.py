@@ -1,5 +1,6 @@
 """The committed script and style sheet are what their sources build."""
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,15 @@ def need_node():
         pytest.skip("Node is not here: the viewer is built with it, not used with it")
     if not (ROOT / "viewer" / "node_modules" / "esbuild").is_dir():
         pytest.skip("viewer/node_modules is not here: make viewer installs it")
+
+
+def test_the_committed_viewer_was_built_from_these_sources():
+    """Without Node: the build notes down the sum of what it read."""
+    viewer, found = ROOT / "viewer", hashlib.sha256()
+    for path in (viewer / "build.js", viewer / "package-lock.json", *sorted((viewer / "src").iterdir())):
+        found.update(f"{path.relative_to(viewer).as_posix()}\0".encode() + path.read_bytes())
+    noted = (ASSETS / "sources.sha256").read_text().strip()
+    assert found.hexdigest() == noted, "the viewer's sources have changed: make viewer builds it anew"
 
 
 def test_the_committed_viewer_is_what_its_sources_build(tmp_path):

@@ -60,6 +60,14 @@ def test_stays_are_what_the_memory_held(monkeypatch, name):
         assert order == sorted(order) and len(set(order)) == len(order)
 
 
+def test_what_was_stored_before_the_episode_is_shown_by_its_key(monkeypatch):
+    _, _, episode, held = recorded(EpisodicActorCritic(memory_size=3, reset_memory=False), monkeypatch)
+    found = {k: recording.decode(v) for k, v in episode["memory"]["stays"].items()}
+    before = np.flatnonzero(found["seen"] < 0)
+    assert found["slot"][before].tolist() == [0, 1, 2] and not found["from"][before].any()
+    np.testing.assert_array_equal(recording.decode(episode["memory"]["keys"])[before], held[0]["keys"])
+
+
 class Still(gymnasium.Env):
     """Nothing ever changes: whatever is stored equals whatever it displaces."""
 
@@ -134,7 +142,13 @@ def test_numbers_are_the_agents_own(monkeypatch):
 def test_the_general_agent_shows_slots_ages_and_trace_units(monkeypatch):
     _, _, episode, held = recorded(GeneralActorCritic(memory_size=4), monkeypatch, steps=100)
     memory = episode["memory"]
-    assert {part["name"] for part in episode["hidden"]} == {"trace units", "V by horizon"}
+    hidden = {part["name"]: recording.decode(part["values"]) for part in episode["hidden"]}
+    assert set(hidden) == {"trace units", "V by horizon"}
+    # In the rewards' own units, whatever those are that the agent learns in: what is expected can be seen to come.
+    value, delta, reward = (recording.decode(episode[name]) for name in ("value", "delta", "reward"))
+    following = np.append(value[1:], 0.0)
+    np.testing.assert_allclose(delta, reward + np.float32(0.99) * following - value, atol=1e-5)
+    np.testing.assert_array_equal(value, hidden["V by horizon"][:, 2])
     found = {k: recording.decode(v) for k, v in memory["stays"].items()}
     assert memory["key_names"][:4] == ["up", "down", "corridor", "junction"] and len(memory["key_names"]) == 13
     keys, now = recording.decode(memory["keys"]), recording.decode(memory["keys_changing"]["now"])

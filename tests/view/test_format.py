@@ -71,11 +71,75 @@ BROKEN = {
     ),
     "no base64": (lambda d: d["episodes"][0]["reward"].update(data="*"), "not an array"),
     "a slot there is not": (
-        lambda d: d["episodes"][0]["memory"]["stays"].update(slot=recording.encode(np.full(_stays(d), 3))),
-        "stays.slot goes beyond 2",
+        lambda d: _held(d)["stays"].update(slot=recording.encode(np.full(_stays(d), 3))),
+        "stays.slot must be whole numbers from 0 to 2",
     ),
     "a negative shape": (lambda d: d["episodes"][0]["reward"].update(shape=[-12]), "shape"),
+    # What the page reads besides: each of these would have left it blank, or with numbers of another step.
+    "no title": (lambda d: d.pop("title"), "'title' is missing"),
+    "a title that is no text": (lambda d: d.update(title=3), "title must be a text, got a int"),
+    "no environment": (lambda d: d.pop("environment"), "'environment' is missing"),
+    "no actions": (lambda d: d.pop("actions"), "'actions' is missing"),
+    "a kind of action there is not": (lambda d: d["actions"].update(kind="beta"), "kind is 'beta'; choose one of cat"),
+    "sizes that are not the names'": (
+        lambda d: d["actions"].update(sizes=[2]),
+        r"sizes are \[2\], but there are 3 names",
+    ),
+    "a name that is no text": (
+        lambda d: d["observation"].update(names=[1, 2, 3, 4]),
+        "observation.names must be a text",
+    ),
+    "names that are no list": (lambda d: d["actions"].update(names="abc"), "actions.names must be a list, got a str"),
+    "a picture of another size": (
+        lambda d: d["observation"].update(shape=[3, 3, 1]),
+        r"expected \[height, width, chan",
+    ),
+    "training without steps": (lambda d: d.update(training={"columns": {"return": [1]}}), "with steps among them"),
+    "a policy of other actions": (lambda d: _first(d).update(policy=[[1.0]] * 12), r"policy has .* expected \[12, 3\]"),
+    "actions of another length": (
+        lambda d: _first(d).update(action=[0]),
+        r"action .* expected \[12\] or \[12, choices\]",
+    ),
+    "texts of another length": (lambda d: _first(d).update(texts=["a"]), "texts are 1, expected 12"),
+    "a frame there is not": (
+        lambda d: _first(d).update(frames={"png": ["x"], "of": [1] * 12}),
+        "frames.of must be whole",
+    ),
+    "frames without their places": (lambda d: _first(d).update(frames={"png": []}), "'of' is missing"),
+    "a hidden state without values": (lambda d: _first(d).update(hidden=[{"name": "h"}]), "'values' is missing"),
+    "a ragged list": (lambda d: _first(d).update(value=[[1.0], [1.0, 2.0]]), r"episodes\[0\]\.value: "),
+    "half a slot": (lambda d: _held(d).update(recalled=[0.5] * 12), "recalled must be whole numbers from -1 to 2"),
+    "no slots": (lambda d: _held(d).update(slots=0), "memory.slots is 0"),
+    "a query of longer keys": (
+        lambda d: _held(d).update(query=[[1.0] * 5] * 12),
+        "query has 5 elements .* keys are missing",
+    ),
+    "nothing of what was seen before": (
+        lambda d: _held(d)["stays"].update(seen=[-1] * _stays(d)),
+        "keys are missing: without them",
+    ),
+    "keys of another size": (
+        lambda d: _held(d).update(keys=[[1.0] * 5] * _stays(d)),
+        r"keys has the shape .* expected \[\d+, 4\]",
+    ),
+    "names of other keys": (lambda d: _held(d).update(key_names=["a"]), "key_names are 1, a key has 4"),
+    "a changing key there is not": (
+        lambda d: _held(d).update(keys_changing={"elements": [4], "now": [[[0.0]] * 3] * 12}),
+        "keys_changing.elements must be whole numbers from 0 to 3",
+    ),
+    "credit of other slots": (
+        lambda d: _held(d).update(credit=[[0.0]] * 12),
+        r"credit .* expected \[12\] or \[12, 3\]",
+    ),
 }
+
+
+def _first(document):
+    return document["episodes"][0]
+
+
+def _held(document):
+    return document["episodes"][0]["memory"]
 
 
 def _stays(document):

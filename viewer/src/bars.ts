@@ -40,7 +40,7 @@ export class Bars {
       if (row.shown === key) return;
       row.shown = key;
       row.root.className = `bar ${bar.kind ?? ""}`;
-      row.name.textContent = bar.name;
+      row.name.textContent = row.name.title = bar.name; // which may be longer than its place
       row.figure.textContent = bar.text;
       row.fill.className = bar.below ? "fill below" : "fill";
       fillTo(row.fill, bar.share);

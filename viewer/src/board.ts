@@ -1,15 +1,13 @@
 // A benchmark's report: a table to sort and filter, and the curves of the rows that are shown.
 
-import type uPlot from "uplot";
-import { chart } from "./charts";
+import { colourOf } from "./charts";
 import type { Board } from "./data";
 import { h, number } from "./dom";
-
-const COLOURS = ["recall", "see", "do", "slot-strong", "gain", "loss", "quiet"];
+import { Sheet, sheet } from "./sheet";
 
 type Row = Board["rows"][number];
 
-export function compare(a: Row, b: Row, column: string, down: boolean): number {
+function compare(a: Row, b: Row, column: string, down: boolean): number {
   const [x, y] = [a[column], b[column]];
   if (x === null || x === undefined) return 1; // what was not measured comes last either way
   if (y === null || y === undefined) return -1;
@@ -17,49 +15,41 @@ export function compare(a: Row, b: Row, column: string, down: boolean): number {
   return down ? -order : order;
 }
 
-export class BoardPage {
+export class BoardPage extends Sheet {
   readonly element: HTMLElement;
   private readonly body = h("tbody");
   private readonly count = h("output", {});
   private readonly filter: HTMLInputElement;
   private readonly heads: HTMLElement[];
-  private readonly charts = h("div", { class: "charts wide" });
-  private plots: uPlot[] = [];
   private order: { column: string; down: boolean } | null = null;
 
-  constructor(private readonly board: Board) {
+  constructor(readonly document: Board) {
+    super();
+    const board = document;
     this.filter = h("input", { type: "search", placeholder: "filter: words that must occur in a row", "aria-label": "filter rows", input: () => this.draw() });
     this.heads = board.columns.map((column) => h("th", { scope: "col", "data-column": column.name, class: column.numeric ? "numeric" : "" }, h("button", { type: "button", click: () => this.sort(column.name) }, column.label)));
-    this.element = h(
-      "article",
-      { class: "board" },
-      h("header", { class: "head" }, h("div", {}, h("h1", {}, board.title), h("p", { class: "facts-line" }, board.subtitle)), h("div", { class: "controls" }, this.filter, this.count)),
-      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...this.heads)), this.body)),
-      this.charts,
-      ...board.notes.map((note) => h("p", { class: "note" }, note)),
-    );
+    const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...this.heads)), this.body));
+    this.element = sheet("board", board, [this.filter, this.count], [table, this.charts.element]);
   }
 
-  open(): void {
-    this.draw();
-  }
-
-  resize(): void {
-    this.draw();
-  }
-
-  repaint(): void {
-    this.draw();
+  follow(before: unknown): void {
+    if (!(before instanceof BoardPage)) return;
+    this.filter.value = before.filter.value;
+    if (before.order) this.mark(before.order);
   }
 
   private sort(column: string): void {
-    const down = this.order?.column === column ? !this.order.down : this.board.columns.find(({ name }) => name === column)!.numeric;
-    this.order = { column, down };
+    const down = this.order?.column === column ? !this.order.down : this.document.columns.find(({ name }) => name === column)!.numeric;
+    this.mark({ column, down });
+    this.draw();
+  }
+
+  private mark(order: { column: string; down: boolean }): void {
+    this.order = order;
     for (const head of this.heads) {
-      if (head.dataset.column === column) head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      if (head.dataset.column === order.column) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     }
-    this.draw();
   }
 
   private matches(text: string): boolean {
@@ -67,32 +57,25 @@ export class BoardPage {
     return words.every((word) => text.toLowerCase().includes(word));
   }
 
-  private draw(): void {
-    const rows = this.board.rows.filter((row) => this.matches(Object.values(row).join(" ")));
+  protected draw(): void {
+    const rows = this.document.rows.filter((row) => this.matches(Object.values(row).join(" ")));
     if (this.order) rows.sort((a, b) => compare(a, b, this.order!.column, this.order!.down));
     this.body.replaceChildren(
       ...rows.map((row) =>
-        h("tr", {}, ...this.board.columns.map((column, k) => {
+        h("tr", {}, ...this.document.columns.map((column, k) => {
           const value = row[column.name];
           const text = typeof value === "number" ? number(value) : (value ?? "–");
           return k === 0 ? h("th", { scope: "row" }, text) : h("td", { class: column.numeric ? "numeric" : "" }, text);
         })),
       ),
     );
-    this.count.textContent = `${rows.length} of ${this.board.rows.length} rows`;
-    for (const plot of this.plots) plot.destroy();
-    this.plots = [];
-    this.charts.replaceChildren();
-    const groups = [...new Set(this.board.curves.flatMap((curve) => curve.series.map((series) => series.group)))];
-    const waiting: (() => void)[] = [];
-    for (const curve of this.board.curves) {
+    this.count.textContent = `${rows.length} of ${this.document.rows.length} rows`;
+    const groups = [...new Set(this.document.curves.flatMap((curve) => curve.series.map((series) => series.group)))];
+    const charts = this.document.curves.map((curve) => {
       const series = curve.series.filter((one) => this.matches(`${curve.title} ${one.name} ${one.group}`));
-      if (!series.length || curve.x.length < 2) continue;
-      const place = h("div", { class: "chart", "data-chart": curve.title });
-      this.charts.append(place);
-      const lines = series.map((one) => ({ label: one.name, values: one.values, colour: COLOURS[groups.indexOf(one.group) % COLOURS.length] }));
-      waiting.push(() => this.plots.push(chart(place, { title: curve.title, x: curve.x, xlabel: curve.xlabel, lines, height: 220 })));
-    }
-    for (const draw of waiting) draw();
+      const lines = series.map((one) => ({ label: one.name, values: one.values, colour: colourOf(groups.indexOf(one.group)) }));
+      return { title: curve.title, x: curve.x, xlabel: curve.xlabel, ylabel: curve.ylabel, lines, height: 220 };
+    });
+    this.charts.draw(charts.filter(({ x, lines }) => lines.length > 0 && x.length > 1));
   }
 }

@@ -2,16 +2,19 @@
 
 import uPlot from "uplot";
 import { paint } from "./colours";
-import { number } from "./dom";
+import { h, number } from "./dom";
+
+const COLOURS = ["recall", "see", "do", "slot-strong", "gain", "loss", "quiet"];
+
+/** The colour of the k-th of several groups of lines. */
+export const colourOf = (k: number) => COLOURS[k % COLOURS.length];
 
 export interface Line {
   label: string;
   values: (number | null)[];
   colour: string;
   width?: number;
-  dash?: number[];
   points?: boolean;
-  shown?: boolean;
   alpha?: number;
   /** Standard errors of the values, said beside them. */
   errors?: (number | null)[];
@@ -28,29 +31,48 @@ export interface ChartOptions {
   /** Filled between two lines, counted from 0. */
   bands?: { between: [number, number]; colour: string }[];
   height?: number;
-  legend?: boolean;
   marks?: () => { at: number[]; current: number };
   pick?: (x: number) => void;
 }
 
-export function chart(place: HTMLElement, options: ChartOptions): uPlot {
+/** Charts side by side, drawn anew whenever what they show changes. */
+export class Charts {
+  readonly element: HTMLElement;
+  private plots: uPlot[] = [];
+
+  constructor(kind = "") {
+    this.element = h("div", { class: `charts ${kind}` });
+  }
+
+  /** Needs to be in the page: each chart has its width from how many there are. */
+  draw(charts: ChartOptions[]): void {
+    for (const plot of this.plots) plot.destroy();
+    const places = charts.map(({ title }) => h("div", { class: "chart", "data-chart": title }));
+    this.element.replaceChildren(...places);
+    this.plots = charts.map((options, k) => chart(places[k], options));
+  }
+
+  /** Move the marks, all else as it is. */
+  mark(): void {
+    for (const plot of this.plots) plot.redraw(false);
+  }
+}
+
+function chart(place: HTMLElement, options: ChartOptions): uPlot {
   const axis = { stroke: () => paint("quiet"), grid: { stroke: () => paint("line"), width: 1 }, ticks: { stroke: () => paint("line"), width: 1 }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif" };
-  const plot: uPlot = new uPlot(
+  return new uPlot(
     {
       title: options.title,
       width: Math.max(200, place.clientWidth - 12),
       height: options.height ?? 180,
-      legend: { show: options.legend ?? true },
       cursor: { points: { size: 7 } },
       scales: { x: { time: false } },
       series: [
         { label: options.xlabel, value: (_, x) => (x === null || x === undefined ? "–" : number(x)) },
         ...options.lines.map((line) => ({
           label: line.label,
-          show: line.shown ?? true,
           stroke: () => paint(line.colour, line.alpha ?? 1),
           width: line.width ?? 2,
-          dash: line.dash,
           spanGaps: true,
           points: { show: line.points ?? false, size: 7 },
           class: line.quiet ? "quiet" : undefined,
@@ -63,7 +85,7 @@ export function chart(place: HTMLElement, options: ChartOptions): uPlot {
       bands: options.bands?.map(({ between: [high, low], colour }) => ({ series: [high + 1, low + 1] as [number, number], fill: () => paint(colour, 0.16) })),
       axes: [
         { ...axis, size: 34, label: options.xlabel, labelSize: 16, values: (_, ticks) => ticks.map((x) => short(x)) },
-        { ...axis, size: 52, values: (_, ticks) => ticks.map((y) => number(y)) },
+        { ...axis, size: 52, label: options.ylabel, labelSize: 16, values: (_, ticks) => ticks.map((y) => number(y)) },
       ],
       hooks: {
         draw: [(u) => drawMarks(u, options)],
@@ -78,7 +100,6 @@ export function chart(place: HTMLElement, options: ChartOptions): uPlot {
     [options.x, ...options.lines.map((line) => line.values)] as uPlot.AlignedData,
     place,
   );
-  return plot;
 }
 
 function drawMarks(u: uPlot, options: ChartOptions): void {

@@ -1,6 +1,9 @@
 // Colours by name, from the style sheet's variables, read once for each theme.
 
+import { h } from "./dom";
+
 const known = new Map<string, [number, number, number]>();
+const probe = h("i", { hidden: true });
 
 /** To be called when the theme changes. */
 export function forget(): void {
@@ -11,10 +14,11 @@ export function forget(): void {
 export function channels(name: string): [number, number, number] {
   let found = known.get(name);
   if (!found) {
-    const text = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-    const hex = /^#([0-9a-f]{6})$/i.exec(text);
-    const value = hex ? parseInt(hex[1], 16) : 0x888888;
-    found = [value >> 16, (value >> 8) & 255, value & 255];
+    // As the colour of an element: the variable's own text names the colours of both themes.
+    if (!probe.isConnected) document.body.append(probe);
+    probe.style.color = `var(--${name})`;
+    const [r, g, b] = getComputedStyle(probe).color.match(/\d+/g)!.map(Number);
+    found = [r, g, b];
     known.set(name, found);
   }
   return found;

@@ -66,7 +66,7 @@ export interface Figure {
   format: "recollect figure";
   title: string;
   subtitle: string;
-  panels: { title: string; x: number[]; xlabel: string; ylabel: string; series: Series[]; lines?: { name: string; y: number }[] }[];
+  panels: { title: string; x: number[]; xlabel: string; series: Series[] }[];
   claims: { claim: string; criterion: string; measured: string; verdict: string; holding: number; seeds: number; values: Record<string, unknown[]> }[];
   notes: string[];
 }

@@ -31,7 +31,7 @@ export function number(x: number | null | undefined, digits = 3): string {
   if (size >= 1e7 || size < 10 ** -digits) text = x.toExponential(Math.max(0, digits - 2));
   else if (size >= 1000) text = thousands(Math.round(x));
   else text = trimmed(x.toFixed(size >= 100 ? 1 : digits));
-  return text.replace("-", "−");
+  return text.replaceAll("-", "−"); // the sign, and that of an exponent
 }
 
 const trimmed = (text: string) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
@@ -52,4 +52,3 @@ export function percent(p: number): string {
 
 export const thousands = (n: number) => n.toLocaleString("en-US");
 export const clamp = (x: number, low: number, high: number) => Math.min(Math.max(x, low), high);
-export const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

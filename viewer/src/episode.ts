@@ -6,6 +6,7 @@ import { decode, type EpisodeDocument, type MemoryDocument, type Numbers } from 
 export interface Stay {
   index: number;
   slot: number;
+  /** The step it was seen at, −1 where that was before the episode. */
   seen: number;
   from: number;
   until: number;
@@ -153,6 +154,18 @@ export class Memory {
 
   /** The score q·S/τ of a stored observation by element, the largest first; null where the query is not recorded. */
   shares(t: number, stay: Stay): Share[] | null {
+    const found = this.products(t, stay);
+    if (!found) return null;
+    return Array.from(found, (value, element) => ({ element, value })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.element - b.element);
+  }
+
+  /** The score itself. */
+  score(t: number, stay: Stay): number | null {
+    return this.products(t, stay)?.reduce((sum, x) => sum + x, 0) ?? null;
+  }
+
+  /** q_k S_k / τ of every element. */
+  private products(t: number, stay: Stay): Float64Array | null {
     if (!this.query) return null;
     const size = this.query.shape[1];
     const tau = this.temperature ? this.temperature[t] : 1;
@@ -161,8 +174,16 @@ export class Memory {
     const row = this.keys ? stay.index : stay.seen;
     for (let k = 0; k < size; k++) key[k] = source.data[row * source.shape[1] + k];
     this.changing?.now.shape.length === 3 && this.applyChanges(t, stay, key);
-    const shares = Array.from(key, (value, element) => ({ element, value: (this.query!.data[t * size + element] * value) / tau }));
-    return shares.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.element - b.element);
+    for (let k = 0; k < size; k++) key[k] *= this.query.data[t * size + k] / tau;
+    return key;
+  }
+
+  /** The key of a stay, or as much of it as an observation has: for what was seen before the episode. */
+  keyOf(stay: Stay): Float64Array {
+    const row = new Float64Array(this.observation.shape[1]);
+    const keys = this.keys;
+    if (keys) for (let k = 0; k < Math.min(row.length, keys.shape[1]); k++) row[k] = keys.data[stay.index * keys.shape[1] + k];
+    return row;
   }
 
   private applyChanges(t: number, stay: Stay, key: Float64Array): void {
@@ -203,6 +224,11 @@ export class Episode {
     const row = new Float64Array(size);
     for (let k = 0; k < size; k++) row[k] = this.observation.data[t * size + k];
     return row;
+  }
+
+  /** What a slot holds during a stay. */
+  held(stay: Stay): Float64Array {
+    return stay.seen >= 0 ? this.seen(stay.seen) : this.memory!.keyOf(stay);
   }
 
   row(numbers: Numbers, t: number): number[] {

@@ -1,7 +1,6 @@
 // Learning: curves over training, with the moments at which an agent was kept, and a slider over these.
 
-import type uPlot from "uplot";
-import { chart } from "./charts";
+import { Charts, type ChartOptions } from "./charts";
 import type { Recording } from "./data";
 import { h, number, signed, thousands } from "./dom";
 import type { Episode } from "./episode";
@@ -18,9 +17,8 @@ export class Learning {
   readonly element = h("section", { class: "learning", "aria-label": "learning" });
   private readonly input: HTMLInputElement;
   private readonly output = h("output", { class: "trained" });
-  private readonly charts = h("div", { class: "charts" });
+  private readonly charts = new Charts();
   private readonly watch: HTMLButtonElement;
-  private plots: uPlot[] = [];
   private current = 0;
   private timer = 0;
 
@@ -29,7 +27,7 @@ export class Learning {
     this.input = h("input", { type: "range", min: 0, max: last, step: 1, "aria-label": "checkpoint the episode is played from", input: () => pick(Number(this.input.value)) });
     this.watch = h("button", { type: "button", class: "watch", title: "the same episode, by the agent of then and then", click: () => this.toggle() }, "▸ watch it learn");
     this.slider = h("div", { class: "checkpoints" }, h("span", {}, "Agent after "), this.output, last > 0 && this.input, last > 0 && this.watch);
-    this.element.append(h("h2", {}, "Learning"), this.charts);
+    this.element.append(h("h2", {}, "Learning"), this.charts.element);
     this.element.hidden = last === 0 && !recording.training;
   }
 
@@ -41,7 +39,7 @@ export class Learning {
     const trained = episode.trained === undefined ? "" : `${thousands(episode.trained)} steps`;
     this.input.setAttribute("aria-valuetext", trained);
     this.output.textContent = `${trained}: return ${signed(this.episodes(k).total)}`;
-    for (const plot of this.plots) plot.redraw(false);
+    this.charts.mark();
   }
 
   /** One checkpoint after another, from the first. */
@@ -62,9 +60,6 @@ export class Learning {
 
   /** Draw the curves; needs to be in the page. */
   draw(): void {
-    for (const plot of this.plots) plot.destroy();
-    this.plots = [];
-    this.charts.replaceChildren();
     if (this.element.hidden) return;
     const at = this.recording.episodes.map((episode) => episode.trained ?? 0);
     const marks = () => ({ at, current: this.current });
@@ -76,12 +71,10 @@ export class Learning {
       this.pick(best);
     };
     const columns = this.recording.training?.columns ?? {};
-    const waiting: (() => void)[] = []; // until all places are there, as each has its width from how many there are
+    const charts: ChartOptions[] = [];
     const add = (title: string, x: number[], values: (number | null)[], colour: string, points: boolean) => {
       if (x.length < 2 || values.every((value) => value === null)) return;
-      const place = h("div", { class: "chart", "data-chart": title });
-      this.charts.append(place);
-      waiting.push(() => this.plots.push(chart(place, { title, x, xlabel: "steps", lines: [{ label: title, values, colour, points }], marks, pick, height: 170 })));
+      charts.push({ title, x, xlabel: "steps", lines: [{ label: title, values, colour, points }], marks, pick, height: 170 });
     };
     for (const [column, title, colour] of CURVES) {
       if (columns.steps && columns[column]) add(title, columns.steps as number[], columns[column], colour, false);
@@ -90,7 +83,7 @@ export class Learning {
       if (!columns.query_entropy?.some((value) => value !== null)) add("query entropy of this episode", at, at.map((_, k) => this.entropy(k)), "recall", true);
       if (!columns.return) add("return of this episode", at, at.map((_, k) => this.episodes(k).total), "gain", true);
     }
-    for (const draw of waiting) draw();
+    this.charts.draw(charts);
   }
 
   private entropy(k: number): number | null {

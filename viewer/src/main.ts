@@ -11,6 +11,9 @@ import { Transport } from "./transport";
 
 interface Part {
   element: HTMLElement;
+  document: Page;
+  /** Be as whoever looks has set the part that this one takes the place of. */
+  follow(before: Part): void;
   open(): void;
   resize(): void;
   repaint(): void;
@@ -53,12 +56,13 @@ class Show {
   }
 
   show(documents: Page[], keep = false): void {
-    // Who looks at the newest agent goes on doing so; of an earlier one, the place among the others may be another now.
-    const before = this.theatres.map((theatre) => (theatre.checkpoint === theatre.recording.episodes.length - 1 ? null : theatre.recording.episodes[theatre.checkpoint].trained));
-    this.parts = documents.map((found) => this.part(found));
+    const before = keep ? this.parts : [];
+    const top = window.scrollY;
+    this.parts = documents.map((found, k) => (before[k] && JSON.stringify(before[k].document) === JSON.stringify(found) ? before[k] : this.part(found)));
     this.theatres = this.parts.filter((part) => part instanceof Theatre);
-    if (keep) this.theatres.forEach((theatre, k) => (theatre.checkpoint = theatre.trainedFor(before[k]) ?? theatre.checkpoint));
-    this.stage.replaceChildren(...this.parts.map((part) => part.element));
+    const fresh = this.parts.filter((part, k) => part !== before[k]);
+    const settle = this.parts.map((part, k) => (part === before[k] || !before[k] ? () => {} : taken(before[k], part)));
+    if (!before.length) this.stage.replaceChildren(...this.parts.map((part) => part.element));
     this.stage.classList.toggle("several", this.parts.length > 1);
     this.transport.element.hidden = this.help.hidden = !this.theatres.length;
     document.title = documents.map((found) => found.title).join(", ");
@@ -66,11 +70,13 @@ class Show {
     if (!keep && place.checkpoint !== null) this.theatres.forEach((theatre) => (theatre.checkpoint = Math.min(place.checkpoint!, theatre.recording.episodes.length - 1)));
     const step = keep ? this.transport.step : (place.step ?? this.theatres[0]?.start ?? 0);
     this.transport.steps = this.longest();
-    this.parts.forEach((part) => part.open());
+    fresh.forEach((part) => part.open());
     this.moving = true; // the address stays as it is until somebody moves
     this.transport.step = step;
     this.transport.extent(this.longest());
     this.moving = false;
+    settle.forEach((end) => end());
+    if (keep) window.scrollTo({ top, behavior: "instant" });
   }
 
   private part(found: Page): Part {
@@ -108,6 +114,32 @@ class Show {
     if (place.checkpoint !== null) this.theatres.forEach((theatre) => theatre.choose(place.checkpoint!, false));
     if (place.step !== null) this.transport.extent(Math.max(this.longest(), 1)), this.transport.go(place.step);
   }
+}
+
+const MARKS = ["type", "data-slot", "data-seed", "data-each", "data-step", "data-column", "data-claim"];
+
+/** Put a part in the place of another; returns what to do once it is drawn: scroll and focus as before. */
+function taken(before: Part, part: Part): () => void {
+  part.follow(before);
+  const opened = [...before.element.querySelectorAll("details")].map(({ open }) => open);
+  part.element.querySelectorAll("details").forEach((place, k) => (place.open = opened[k] ?? false));
+  const scrolled = [...before.element.querySelectorAll(".scroll")].map((place) => place.scrollTop);
+  const focused = before.element.contains(document.activeElement) ? selectorOf(document.activeElement!) : null;
+  before.element.replaceWith(part.element);
+  return () => {
+    part.element.querySelectorAll(".scroll").forEach((place, k) => (place.scrollTop = scrolled[k] ?? 0));
+    if (focused) part.element.querySelector<HTMLElement>(focused)?.focus({ preventScroll: true });
+  };
+}
+
+/** What finds an element's like in another part: what it is and which of several, and the row or column it is in. */
+function selectorOf(element: Element): string {
+  const described = (found: Element) => {
+    const named = MARKS.filter((name) => found.hasAttribute(name)).map((name) => `[${name}="${CSS.escape(found.getAttribute(name)!)}"]`);
+    return `${found.tagName.toLowerCase()}${found.classList.length ? `.${CSS.escape(found.classList[0])}` : ""}${named.join("")}`;
+  };
+  const within = element.parentElement!.closest("[data-column], [data-step], [data-claim]");
+  return `${within ? described(within) : ""} ${described(element)}`;
 }
 
 /** Ask the server for what is new. */

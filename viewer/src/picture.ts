@@ -38,14 +38,19 @@ export class Pictures {
     return Boolean(this.recording.observation.shape) || (this.hasFrames(episode) && this.recording.observation.names.length > 16);
   }
 
-  /** A canvas of a step for a card, `size` CSS pixels high. */
-  thumbnail(canvas: HTMLCanvasElement, episode: Episode, t: number, width: number, height: number): void {
+  /** The picture that stands for a step in small: the environment's own, where that tells more than cells do. */
+  private small(episode: Episode, t: number): HTMLImageElement | null {
+    return this.preferred(episode) ? this.frame(episode, t) : null;
+  }
+
+  /** What was seen at a step (−1: before the episode), small on a canvas of its own, so many CSS pixels high. */
+  thumbnail(canvas: HTMLCanvasElement, episode: Episode, t: number, values: Float64Array, width: number, height: number): void {
     const ratio = window.devicePixelRatio || 1;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     const context = canvas.getContext("2d")!;
     context.scale(ratio, ratio);
-    this.draw(context, episode, t, 0, 0, width, height);
+    this.draw(context, this.small(episode, t), values, 0, 0, width, height);
   }
 
   /** The environment's own picture, whatever the observation is. */
@@ -59,8 +64,12 @@ export class Pictures {
     context.drawImage(frame, 0, 0, canvas.width, canvas.height);
   }
 
-  draw(context: CanvasRenderingContext2D, episode: Episode, t: number, x: number, y: number, width: number, height: number): void {
-    const frame = this.preferred(episode) ? this.frame(episode, t) : null;
+  /** A step of an episode, within a rectangle. */
+  drawStep(context: CanvasRenderingContext2D, episode: Episode, t: number, x: number, y: number, width: number, height: number): void {
+    this.draw(context, this.small(episode, t), episode.seen(t), x, y, width, height);
+  }
+
+  private draw(context: CanvasRenderingContext2D, frame: HTMLImageElement | null, values: Float64Array, x: number, y: number, width: number, height: number): void {
     if (frame) {
       const scale = Math.min(width / frame.naturalWidth, height / frame.naturalHeight);
       const [w, hgt] = [frame.naturalWidth * scale, frame.naturalHeight * scale];
@@ -69,7 +78,6 @@ export class Pictures {
       return;
     }
     const shape = this.recording.observation.shape;
-    const values = episode.seen(t);
     if (shape) this.view(context, values, shape, x, y, width, height);
     else cells(context, values, x, y, width, height);
   }

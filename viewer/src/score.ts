@@ -1,12 +1,12 @@
 // The score: an episode over time on one canvas. From the top: arcs from now to what could be recalled, what was
 // seen, the memory slot by slot with the query's probability as shade, what was done, reward and δ.
 
-import { clamp, h, number, signed } from "./dom";
+import { clamp, h } from "./dom";
 import { mix, paint } from "./colours";
 import type { Recording } from "./data";
 import type { Episode } from "./episode";
 import type { Pictures } from "./picture";
-import type { Words } from "./words";
+import { place, type Words } from "./words";
 
 const NARROWEST = 9; // CSS pixels of a step; below, a window of the episode is shown and an overview of all of it
 const WIDE = 2200; // CSS pixels of a window from which on everything is larger, as in style.css
@@ -289,7 +289,7 @@ export class Score {
         last = stay.index;
         const room = (Math.min(stay.until, first + shown) - t) * cell - 12;
         if (room < 24) continue;
-        const text = fitted(context, `step ${stay.seen}: ${this.words.observation(this.episode.seen(stay.seen))}`, room);
+        const text = fitted(context, `${place(stay)}: ${this.words.observation(this.episode.held(stay))}`, room);
         // Read over any shade: dark on a light rim, or the other way round.
         context.lineWidth = 3;
         context.lineJoin = "round";
@@ -304,7 +304,7 @@ export class Score {
   private drawFrames(context: CanvasRenderingContext2D, row: Row, first: number, shown: number, cell: number, x: (t: number) => number): void {
     const every = Math.max(1, Math.ceil(44 / cell));
     for (let t = first; t < first + shown; t += every) {
-      this.pictures.draw(context, this.episode, t, x(t) + 1, row.top, Math.max(cell * every - 2, 8), row.height - 2);
+      this.pictures.drawStep(context, this.episode, t, x(t) + 1, row.top, Math.max(cell * every - 2, 8), row.height - 2);
     }
   }
 
@@ -391,12 +391,6 @@ export class Score {
     context.fillRect(first * scale, 0, Math.max(3, shown * scale), height);
     context.fillStyle = paint("now");
     context.fillRect(this.step * scale, 0, 2, height);
-  }
-
-  /** For a reader's ear: what the row of numbers under the cursor says. */
-  spoken(): string {
-    const { episode, step } = this;
-    return `step ${step} of ${episode.steps - 1}, reward ${signed(episode.reward[step])}, δ ${number(episode.delta?.[step])}`;
   }
 }
 

@@ -4,7 +4,9 @@ import { fillTo } from "./bars";
 import { fromLog, h, percent, signed } from "./dom";
 import type { Episode, Stay } from "./episode";
 import type { Pictures } from "./picture";
-import type { Words } from "./words";
+import { place, times, type Words } from "./words";
+
+const ago = (t: number, stay: Stay) => (stay.seen < 0 ? "" : `, ${t - stay.seen} ago`);
 
 interface Card {
   root: HTMLButtonElement;
@@ -99,22 +101,22 @@ export class Slots {
       const tag = recalled ? "recalled" : evicted >= 0 && stay?.index === evicted ? "leaves" : arrived ? "new" : !stay && enters ? "next" : "";
       const share = stay ? memory.probabilityAt(t, slot) : 0;
       const key = stay ? `${stay.index} ${t - stay.seen} ${share} ${tag} ${recalled}` : `- ${tag}`;
-      const thumbKey = stay ? `${stay.seen} ${this.pictures.frame(this.episode, stay.seen) ? "f" : ""}` : "";
+      const thumbKey = stay ? `${stay.index} ${this.pictures.frame(this.episode, stay.seen) ? "f" : ""}` : "";
       if (card.shown !== thumbKey) {
         card.shown = thumbKey;
         card.thumb.hidden = !stay;
         if (stay) {
           const picture = this.pictures.preferred(this.episode);
-          this.pictures.thumbnail(card.thumb, this.episode, stay.seen, 72, picture ? 56 : 24);
+          this.pictures.thumbnail(card.thumb, this.episode, stay.seen, this.episode.held(stay), 72, picture ? 56 : 24);
           card.thumb.style.height = picture ? "56px" : "24px";
         }
-        card.title.textContent = stay ? this.words.observation(this.episode.seen(stay.seen)) : "empty";
+        card.title.textContent = stay ? this.words.observation(this.episode.held(stay)) : "empty";
       }
       if (card.drawn === key) continue;
       card.drawn = key;
       card.root.className = `slot ${stay ? "" : "empty"} ${recalled ? "recalled" : ""} ${tag}`;
       card.tag.textContent = tag;
-      card.age.textContent = stay ? `step ${stay.seen}, ${t - stay.seen} ago` : "";
+      card.age.textContent = stay ? `${place(stay)}${ago(t, stay)}` : "";
       fillTo(card.fill, share);
       card.share.textContent = stay ? percent(share) : "";
       card.weight.textContent = stay ? this.weights(t, stay) : "";
@@ -134,7 +136,7 @@ export class Slots {
 
   private label(t: number, stay: Stay, recalled: boolean): string {
     const share = percent(this.episode.memory!.probabilityAt(t, stay.slot));
-    return `slot ${stay.slot + 1}: step ${stay.seen}, ${this.words.observation(this.episode.seen(stay.seen))}, ${t - stay.seen} steps ago, ${this.weights(t, stay)}, query ${share}${recalled ? ", recalled" : ""}`;
+    return `slot ${stay.slot + 1}: ${place(stay)}${ago(t, stay)}, ${this.words.observation(this.episode.held(stay))}, ${this.weights(t, stay)}, query ${share}${recalled ? ", recalled" : ""}`;
   }
 
   private changes(t: number, incoming: Stay | null, evicted: number): HTMLElement[] {
@@ -143,10 +145,10 @@ export class Slots {
     const what = this.words.observation(this.episode.seen(t));
     const weight = memory.logWriteWeight ? `, write weight ${fromLog(memory.logWriteWeight[t])}` : "";
     if (incoming) {
-      lines.push(h("p", { class: "in" }, h("b", {}, "in "), `this step, ${what}, is stored in slot ${incoming.slot + 1}${weight}`));
+      lines.push(h("p", { class: "in" }, h("b", {}, "in "), `this step, ${what}, is stored in slot ${incoming.slot + 1}${weight}: it stays ${this.words.until(this.episode, incoming)}, recalled ${times(incoming.recalls)}, credit ${signed(incoming.credit)}`));
       if (evicted >= 0) {
         const old = memory.stays[evicted];
-        lines.push(h("p", { class: "out" }, h("b", {}, "out "), `step ${old.seen}, ${this.words.observation(this.episode.seen(old.seen))}: stayed ${old.until - old.from} steps, recalled ${old.recalls} time${old.recalls === 1 ? "" : "s"}, credit ${signed(old.credit)}`));
+        lines.push(h("p", { class: "out" }, h("b", {}, "out "), `${place(old)}, ${this.words.observation(this.episode.held(old))}: stayed ${old.until - old.from} steps, recalled ${times(old.recalls)}, credit ${signed(old.credit)}`));
       }
     } else {
       const chance = memory.writeChance ? `, chance to be kept ${percent(memory.writeChance[t])}` : "";

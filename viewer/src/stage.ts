@@ -5,7 +5,7 @@ import { h, number, percent, signed } from "./dom";
 import type { Recording } from "./data";
 import type { Episode } from "./episode";
 import { barsOf, type Pictures } from "./picture";
-import type { Words } from "./words";
+import { place, type Words } from "./words";
 
 const MOST_ACTIONS = 24;
 
@@ -27,7 +27,7 @@ export class Sees {
     this.frame.setAttribute("aria-label", `the environment at step ${t}`);
     if (frame) this.pictures.drawFrame(this.frame, frame, frame.naturalWidth * Math.min(250 / frame.naturalWidth, 220 / frame.naturalHeight));
     else if (this.words.isPicture) {
-      this.pictures.thumbnail(this.frame, episode, t, 200, 200);
+      this.pictures.thumbnail(this.frame, episode, t, episode.seen(t), 200, 200);
       this.frame.style.width = "200px";
     }
     this.rendered.hidden = !text || frame !== null;
@@ -67,7 +67,7 @@ export class Does {
     const memory = episode.memory;
     const stay = memory?.recalledStay(t);
     const credit = memory && stay ? memory.creditAt(t, stay.slot) : null;
-    if (stay && credit !== null) facts.push({ key: "credit", name: "credit", text: `${signed(credit)} to step ${stay.seen}`, why: "push on the write weight of what was recalled", value: credit });
+    if (stay && credit !== null) facts.push({ key: "credit", name: "credit", text: `${signed(credit)} to ${place(stay)}`, why: "push on the write weight of what was recalled", value: credit });
     for (const fact of facts) {
       let place = this.known.get(fact.key);
       if (!place) {
@@ -86,7 +86,7 @@ export class Does {
     const taken = episode.action ? episode.row(episode.action, t) : [];
     const policy = episode.policy ? episode.row(episode.policy, t) : [];
     if (kind === "gaussian") {
-      const text = (x: number, k: number) => `${number(x)} of ${number(policy[k])} ± ${number(policy[taken.length + k])}`;
+      const text = (x: number, k: number) => `${number(x)}, drawn from ${number(policy[k])} ± ${number(policy[taken.length + k])}`;
       return taken.map((x, k) => ({ name: names[k] ?? String(k), share: 0, text: text(x, k), kind: "chosen wide", data: { action: k, value: x } }));
     }
     const found: Bar[] = [];

@@ -2,7 +2,7 @@
 
 import { h, number, percent, signed } from "./dom";
 import type { Episode } from "./episode";
-import type { Words } from "./words";
+import { place, type Words } from "./words";
 
 const PART = 200;
 
@@ -12,9 +12,10 @@ export class Table {
   private readonly more = h("button", { type: "button", click: () => this.extend() }, "more steps");
   private episode!: Episode;
   private shown = 0;
+  private least = 0;
 
   constructor(private readonly words: Words, private readonly go: (step: number) => void) {
-    const heads = ["step", "sees", "recalls", "ago", "query", "does", "value", "reward", "δ", "credit", "stored"];
+    const heads = ["step", "sees", "recalls", "ago", "query", "does", "value", "reward", "δ", "credit", "stored", "recalls of it", "credit to it"];
     this.element = h(
       "details",
       { class: "steps", toggle: () => this.element.open && this.shown === 0 && this.extend() },
@@ -22,6 +23,11 @@ export class Table {
       h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), this.body)),
       this.more,
     );
+  }
+
+  /** Show as many steps as another did. */
+  follow(before: Table): void {
+    this.least = before.shown;
   }
 
   show(episode: Episode): void {
@@ -33,7 +39,7 @@ export class Table {
 
   private extend(): void {
     const { episode } = this;
-    const end = Math.min(episode.steps, this.shown + PART);
+    const end = Math.min(episode.steps, Math.max(this.least, this.shown + PART));
     for (let t = this.shown; t < end; t++) this.body.append(this.row(t));
     this.shown = end;
     this.more.hidden = end >= episode.steps;
@@ -43,18 +49,20 @@ export class Table {
     const { episode } = this;
     const memory = episode.memory;
     const stay = memory?.recalledStay(t) ?? null;
-    const stored = memory && memory.storedAs[t] >= 0 ? `slot ${memory.stays[memory.storedAs[t]].slot + 1}` : "";
+    const own = memory && memory.storedAs[t] >= 0 ? memory.stays[memory.storedAs[t]] : null;
     const cells = [
       this.words.observation(episode.seen(t)),
-      stay ? `step ${stay.seen}: ${this.words.observation(episode.seen(stay.seen))}` : "",
-      stay ? String(t - stay.seen) : "",
+      stay ? `${place(stay)}: ${this.words.observation(episode.held(stay))}` : "",
+      stay && stay.seen >= 0 ? String(t - stay.seen) : "",
       stay ? percent(memory!.probabilityAt(t, stay.slot)) : "",
       this.words.actions(episode, t).map(({ name, probability }) => (probability === null ? name : `${name} (${percent(probability)})`)).join(", "),
       number(episode.value?.[t]),
       signed(episode.reward[t]),
       signed(episode.delta?.[t]),
       stay ? signed(memory!.creditAt(t, stay.slot)) : "",
-      stored,
+      own ? `slot ${own.slot + 1} ${this.words.until(episode, own)}` : "",
+      own ? String(own.recalls) : "",
+      own ? signed(own.credit) : "",
     ];
     const link = h("a", { href: `#step=${t}`, click: (event: Event) => (event.preventDefault(), this.go(t)) }, String(t));
     return h("tr", { "data-step": t }, h("th", { scope: "row" }, link), ...cells.map((cell) => h("td", {}, cell)));

@@ -89,6 +89,18 @@ export class Theatre {
     return this.at(this.checkpoint);
   }
 
+  get document(): Recording {
+    return this.recording;
+  }
+
+  /** Who looks at the newest agent goes on doing so; of an earlier one, the place among the others may be another now. */
+  follow(before: unknown): void {
+    if (!(before instanceof Theatre)) return;
+    const { episodes } = before.recording;
+    if (before.checkpoint < episodes.length - 1) this.checkpoint = this.trainedFor(episodes[before.checkpoint].trained) ?? this.checkpoint;
+    this.table.follow(before.table);
+  }
+
   /** The moment to begin with. */
   get start(): number {
     return this.episode.moments(1)[0];

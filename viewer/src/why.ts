@@ -3,8 +3,8 @@
 import { Bars } from "./bars";
 import { h, number, percent, signed } from "./dom";
 import type { Recording } from "./data";
-import type { Episode } from "./episode";
-import type { Words } from "./words";
+import type { Episode, Memory } from "./episode";
+import { place, type Words } from "./words";
 
 const MOST = 10;
 
@@ -34,15 +34,14 @@ export class Why {
       return;
     }
     const own = memory.recalled[t] === slot;
-    this.heading.replaceChildren(own ? `Why did it recall step ${stay.seen}? ` : `Why not step ${stay.seen}? `, h("small", {}, this.words.observation(episode.seen(stay.seen))));
+    this.heading.replaceChildren(`Why ${own ? "did it recall" : "not"} ${place(stay)}? `, h("small", {}, this.words.observation(episode.held(stay))));
     const share = percent(memory.probabilityAt(t, slot));
     const shares = memory.shares(t, stay);
     if (shares) {
       const names = episode.document.memory?.key_names;
       const largest = Math.max(1e-12, Math.abs(shares[0].value));
-      const total = shares.reduce((sum, { value }) => sum + value, 0);
       const shown = shares.slice(0, MOST).filter(({ value }, k) => value !== 0 || k === 0);
-      this.score.textContent = `Its score q·S/τ by element, the largest first. Score ${number(total, 2)}, ${share} of the query.`;
+      this.score.textContent = `Its score q·S/τ by element, the largest first. Score ${number(memory.score(t, stay), 2)}${this.others(memory, t, slot)}: ${share} of the query.`;
       this.bars.set(shown.map(({ element, value }) => ({ name: this.words.keyElement(names, element), share: Math.abs(value) / largest, text: signed(value, 2), below: value < 0, data: { element, value } })));
       const others = shares.slice(shown.length).reduce((sum, { value }) => sum + value, 0);
       if (others) this.rest.textContent = `the ${shares.length - shown.length} others together: ${signed(others, 2)}`;
@@ -51,6 +50,18 @@ export class Why {
       this.bars.set([]);
     }
     this.say(episode, t, slot, own);
+  }
+
+  /** What the other slots score, without which a score says little. */
+  private others(memory: Memory, t: number, own: number): string {
+    const scores: number[] = [];
+    for (let slot = 0; slot < memory.slots; slot++) {
+      const stay = slot === own ? null : memory.stayAt(t, slot);
+      if (stay) scores.push(memory.score(t, stay)!);
+    }
+    if (!scores.length) return "";
+    const [low, high] = [number(Math.min(...scores), 2), number(Math.max(...scores), 2)];
+    return `, the others ${low === high ? low : `${low} to ${high}`}`;
   }
 
   /** The policy with this one recalled. */
@@ -62,7 +73,8 @@ export class Why {
     const text = order.map((k) => `${names[k] ?? k} ${percent(policy[k])}`).join(", ");
     const influence = own ? episode.memory!.influenceAt(t) : 0;
     const others = own && episode.memory!.held(t) > 1;
-    const same = others ? " With any other slot it would have done the same: here it goes by more than what it recalls." : "";
+    const besides = episode.hidden.length ? " It has a hidden state besides, which may know already." : "";
+    const same = others ? ` With any other of these slots it would have done the same.${besides}` : "";
     const moved = influence > 0.01 ? ` Another slot would have moved the policy by up to ${percent(influence)}.` : same;
     this.otherwise.replaceChildren(h("b", {}, own ? "With it: " : "Had it been recalled: "), `${text}.${moved}`);
   }

@@ -2,7 +2,7 @@
 
 import { fromLog, number, percent, signed } from "./dom";
 import { decode, type Recording } from "./data";
-import type { Episode } from "./episode";
+import type { Episode, Stay } from "./episode";
 
 /** Parts of a sentence; `role` says what it speaks of, which is its colour. */
 export interface Part {
@@ -21,6 +21,11 @@ function shared(names: string[]): string {
   }
   return words.length ? `${words.join(" ")} ` : "";
 }
+
+/** Where a stored observation comes from. */
+export const place = (stay: Stay) => (stay.seen < 0 ? "a step before this episode" : `step ${stay.seen}`);
+
+export const times = (n: number) => `${n} time${n === 1 ? "" : "s"}`;
 
 export class Words {
   private readonly common: string;
@@ -76,7 +81,9 @@ export class Words {
       return `${on.slice(0, 2).map((k) => this.element(k)).join(" · ")} and ${on.length - 2} more`;
     }
     const order = list.map((_, k) => k).sort((a, b) => Math.abs(list[b]) - Math.abs(list[a]) || a - b);
-    return order.slice(0, 2).sort((a, b) => a - b).map((k) => `${this.element(k)} ${number(list[k], 2)}`).join(" · ");
+    // The name of one choice among several, "sign = 2", says all when it is the one.
+    const said = (k: number) => (list[k] === 1 && this.element(k).includes(" = ") ? this.element(k) : `${this.element(k)} ${number(list[k], 2)}`);
+    return order.slice(0, 2).sort((a, b) => a - b).map(said).join(" · ");
   }
 
   /** What was done, and the policy's probability of it; a mean and its deviation for a continuous action. */
@@ -102,10 +109,10 @@ export class Words {
       const stay = memory.recalledStay(t);
       if (stay) {
         const age = t - stay.seen;
-        const ago = age === 0 ? "seen just now" : `from ${age} step${age === 1 ? "" : "s"} ago`;
+        const ago = stay.seen < 0 ? "" : age === 0 ? ", seen just now" : `, from ${age} step${age === 1 ? "" : "s"} ago`;
         parts.push({ text: "It recalls " });
-        parts.push({ text: `step ${stay.seen}, ${this.observation(episode.seen(stay.seen))}`, role: "recalls" });
-        parts.push({ text: `, ${ago} (${percent(memory.probabilityAt(t, stay.slot))} of the query). ` });
+        parts.push({ text: `${place(stay)}, ${this.observation(episode.held(stay))}`, role: "recalls" });
+        parts.push({ text: `${ago} (${percent(memory.probabilityAt(t, stay.slot))} of the query). ` });
       } else {
         parts.push({ text: memory.occupant.subarray(t * memory.slots, (t + 1) * memory.slots).some((x) => x >= 0) ? "It recalls nothing. " : "Its memory is empty. " });
       }
@@ -138,9 +145,13 @@ export class Words {
       lines.push(last ? "The episode ends here: nothing more is stored." : `Not stored. ${[weight, chance].filter(Boolean).join(", ")}`);
       return lines;
     }
-    const until = stay.until >= episode.steps ? "to the end" : `until step ${stay.until - 1}`;
-    lines.push(`Stored in slot ${stay.slot + 1} ${until}. ${[weight, chance].filter(Boolean).join(", ")}`);
-    lines.push(`Recalled ${stay.recalls} time${stay.recalls === 1 ? "" : "s"}; credit ${signed(stay.credit)} in all.`);
+    lines.push(`Stored in slot ${stay.slot + 1} ${this.until(episode, stay)}. ${[weight, chance].filter(Boolean).join(", ")}`);
+    lines.push(`Recalled ${times(stay.recalls)}; credit ${signed(stay.credit)} in all.`);
     return lines;
+  }
+
+  /** How long a stored observation can be recalled. */
+  until(episode: Episode, stay: Stay): string {
+    return stay.until >= episode.steps ? "to the end" : `until step ${stay.until - 1}`;
   }
 }

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect.agents import memory
+from recollect.agents import memory, scaling
 from recollect.agents.base import TimeStep, Turn
 from recollect.agents.episode_memory import Stored
 
@@ -110,14 +110,19 @@ def _slot(placed: Array, slots: int) -> Array:
 
 
 def of_general(agent: Any, state: Any, timestep: TimeStep, turn: Turn | None = None) -> dict[str, Any]:
-    """For ``GeneralActorCritic``: its value and δ are the means over its horizons, in units of their returns."""
+    """For ``GeneralActorCritic``.
+
+    Values, and the δ beside them, are in the rewards' own units, and of the longest horizon where there is one number.
+    The credit is what the agent learns from: δ in units of returns, the mean over its horizons.
+    """
     params, stored, decision = state.params, state.memory, state.decision
     actor, inputs = params.actor, decision.inputs
     features = agent.units.outputs(actor.units, state.units.actor)
     states, keys = agent.stored(state)
     logits = agent.query_logits(actor, inputs, features, keys, stored.filled)
     values = agent.values(params.critic, inputs, state.units.critic)
-    delta = jnp.mean(agent.td_errors(state, timestep, values, state.scales))
+    errors, units = agent.td_errors(state, timestep, values, state.scales), scaling.deviation(state.scales.returns)
+    longest = jnp.argmax(jnp.stack([jnp.asarray(d, jnp.float32) for d in agent.discounts]))
     log_now = jax.vmap(agent.log_write_weight, (None, 0))(params.write, states)
     quotients = memory.credit(log_now, jnp.where(stored.filled, stored.log_weights, log_now), agent.credit_cap)
     seen = agent.standard(state.scales, decision.observation)
@@ -140,7 +145,7 @@ def of_general(agent: Any, state: Any, timestep: TimeStep, turn: Turn | None = N
         "temperature": jnp.ones(()),
         "log_write_weight": log_weight,
         "write_chance": agent.memory.chance(stored, states, seen, decision.observation, log_weight),
-        "credit": jnp.where(recalled, delta * quotients, 0.0),
+        "credit": jnp.where(recalled, jnp.mean(errors) * quotients, 0.0),
     }
     if turn is not None:
         item = Stored(decision.observation, state.time)
@@ -148,9 +153,9 @@ def of_general(agent: Any, state: Any, timestep: TimeStep, turn: Turn | None = N
         held["stored_in"] = _slot(placed, stored.capacity)
     return {
         "policy": agent.actions.parameters(agent.policy_outputs(actor, inputs, features, decision.recalled)),
-        "value": jnp.mean(values),
-        "delta": delta,
-        "hidden": {"trace units": features, "V by horizon": values},
+        "value": (units * values)[longest],
+        "delta": (units * errors)[longest],
+        "hidden": {"trace units": features, "V by horizon": units * values},
         "memory": held,
     }
 

@@ -47,6 +47,12 @@ def finite(name: str, value: Tensor) -> None:
     raise ValueError(f"{name} must be finite, but is not in rows {where[:10]}: no step was taken from it")
 
 
+def count(name: str, value: Any) -> None:
+    """Refuse what is not a number of things."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+
+
 def number(name: str, value: Any, low: float, high: float, *, open_low: bool = False, hint: str = "") -> None:
     """Refuse what is not a number between these."""
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high

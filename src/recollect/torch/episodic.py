@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional
 
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.torch.kernel import State
 from recollect.torch.memory import ReservoirMemory
-from recollect.torch.policy import LAWS, Policy, Step, draw_action, sizes
+from recollect.torch.policy import LAWS, Network, Policy, Step, draw_action, refuse, sizes
 
 ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}
 ONLY = {
@@ -23,20 +24,6 @@ ONLY = {
     "memory": tuple(LAWS),
 }
 """Options of the agent that the module has only in these choices."""
-
-
-class Network(nn.ModuleList):
-    """Affine layers with an activation between them, named as in JAX: ``0.weight``, ``0.bias``, ``1.weight``, ...."""
-
-    def __init__(self, sizes: list[tuple[int, int]], activation: str, output: str | None = None):
-        super().__init__(nn.Linear(into, out) for out, into in sizes)
-        self.activation, self.output = activation, output
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs."""
-        for k, layer in enumerate(self):
-            x = layer(x) if k == 0 else layer(ACTIVATIONS[self.activation](x))
-        return x if self.output is None else ACTIVATIONS[self.output](x)
 
 
 class EpisodicPolicy(Policy, agent=EpisodicActorCritic):
@@ -53,24 +40,20 @@ class EpisodicPolicy(Policy, agent=EpisodicActorCritic):
 
     def __init__(self, agent: EpisodicActorCritic, weights: Mapping[str, Tensor]):
         for name, choices in ONLY.items():
-            if getattr(agent, name) not in choices:
-                raise ValueError(
-                    f"{name}={getattr(agent, name)!r} has no PyTorch form; choices that have: "
-                    f"{', '.join(map(repr, choices))}"
-                )
+            refuse(name, getattr(agent, name), choices)
         own = {name: sizes(weights, name) for name in ("value", "policy", "query", "write", "products")}
         features = own["query"][0][1]
         super().__init__(agent, features)
-        output = "tanh" if agent.critic_output == "tanh" else None
-        self.value = Network(own["value"], agent.activation, output)
-        self.policy = Network(own["policy"], agent.activation)
-        self.products = Network(own["products"], agent.activation)
+        activation = ACTIVATIONS[agent.activation]
+        self.value = Network(own["value"], activation, torch.tanh if agent.critic_output == "tanh" else None)
+        self.policy = Network(own["policy"], activation)
+        self.products = Network(own["products"], activation)
         self.memory = ReservoirMemory(
             features,
             agent.memory_size,
             law=LAWS[agent.memory],
-            query=Network(own["query"], agent.activation, "tanh"),
-            write=Network(own["write"], agent.activation),
+            query=Network(own["query"], activation, torch.tanh),
+            write=Network(own["write"], activation),
             distinct=agent.distinct,
             forgetting=float(agent.forgetting),
             estimator=agent.estimator,
@@ -83,21 +66,10 @@ class EpisodicPolicy(Policy, agent=EpisodicActorCritic):
         """Empty memories for ``batch`` environments, on the module's device."""
         return self.memory.initial_state(batch)
 
-    def forward(
-        self,
-        observation: Tensor,
-        state: State,
-        done: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-        uniforms: Tensor | None = None,
-    ) -> Step:
-        """Recall, act, store; ``done``: [batch], where the observation begins an episode."""
-        x, u = self.inputs(observation, generator, uniforms)
-        last = self.memory.draws
-        recalled, state, _ = self.memory(x, state, done, uniforms=u[:, :last])
+    def _step(self, x: Tensor, state: State, done: Tensor | None, to_remember: Tensor, to_act: Tensor) -> Step:
+        recalled, state, _ = self.memory(x, state, done, uniforms=to_remember)
         logits = self.policy_logits(x, recalled)
-        return Step(draw_action(self.agent.actions, logits, u[:, last:]), logits, self.value(x)[:, 0], recalled, state)
+        return Step(draw_action(self.agent.actions, logits, to_act), logits, self.value(x)[:, 0], recalled, state)
 
     def policy_logits(self, x: Tensor, recalled: Tensor) -> Tensor:
         """The logits of π(a | x, m)."""
@@ -124,7 +96,7 @@ class EpisodicPolicy(Policy, agent=EpisodicActorCritic):
 
     def _load(self, weights: Mapping[str, Tensor]) -> None:
         theta = weights["temperature"]
-        log_tau = torch.log(nn.functional.softplus(theta)) if self.agent.temperature == "softplus" else theta
+        log_tau = torch.log(functional.softplus(theta)) if self.agent.temperature == "softplus" else theta
         own: dict[str, Any] = {"mean": self.mean, "deviation": self.deviation, "memory.log_temperature": log_tau}
         for name, tensor in weights.items():
             if name != "temperature":

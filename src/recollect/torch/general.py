@@ -14,7 +14,7 @@ from recollect.agents.networks import NormedNetwork
 from recollect.agents.scaling import RESOLUTION
 from recollect.agents.trace_units import TraceUnits
 from recollect.torch import checks, kernel
-from recollect.torch.policy import LAWS, Policy, Step, action_features, draw_action, sizes
+from recollect.torch.policy import LAWS, Network, Policy, Step, action_features, draw_action, refuse, sizes
 
 PARTS = {
     "memory": EpisodeMemory,
@@ -59,17 +59,9 @@ class GeneralState(NamedTuple):
         return cls(kernel.State.from_state_dict(own), *(tensors[name] for name in rest))
 
 
-class Normed(nn.ModuleList):
-    """`recollect.agents.networks.NormedNetwork`: hidden layers affine, normalised, leaky-rectified; the last affine."""
-
-    def __init__(self, sizes: list[tuple[int, int]]):
-        super().__init__(nn.Linear(into, out) for out, into in sizes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs."""
-        for k, layer in enumerate(self):
-            x = layer(x if k == 0 else functional.leaky_relu(functional.layer_norm(x, x.shape[-1:]), 0.01))
-        return x
+def normed(x: Tensor) -> Tensor:
+    """What `recollect.agents.networks.NormedNetwork` has between its layers: normalised, then leaky-rectified."""
+    return functional.leaky_relu(functional.layer_norm(x, x.shape[-1:]), 0.01)
 
 
 class Units(nn.Module):
@@ -120,18 +112,16 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         for name, part in PARTS.items():
             if type(getattr(agent, name)) is not part:
                 raise ValueError(f"{name}={getattr(agent, name)!r} has no PyTorch form; a {part.__name__} has")
-        if agent.memory.law not in LAWS:
-            raise ValueError(
-                f"memory law {agent.memory.law!r} has no PyTorch form; choices that have: {', '.join(map(repr, LAWS))}"
-            )
+        refuse("memory.law", agent.memory.law, LAWS)
         super().__init__(agent, sizes(weights, "write")[0][1])
-        own = {name: Normed(sizes(weights, name)) for name in ("critic.network", "actor.policy", "actor.query")}
+        names = ("critic.network", "actor.policy", "actor.query", "write")
+        own = {name: Network(sizes(weights, name), normed) for name in names}
         inputs = weights["actor.units.weight_re"].shape[1]
         self.outputs = sizes(weights, "actor.policy")[-1][0]
         critic_units, actor_units = Units(agent.units, inputs), Units(agent.units, inputs)
         self.critic = nn.ModuleDict({"units": critic_units, "network": own["critic.network"]})
         self.actor = nn.ModuleDict({"units": actor_units, "policy": own["actor.policy"], "query": own["actor.query"]})
-        self.write = Normed(sizes(weights, "write"))
+        self.write = own["write"]
         mean, variance = weights["scales.observation.mean"], weights["scales.observation.variance"]
         deviation = variance.clamp(min=0.0).sqrt()
         self.register_buffer("observed_mean", mean.clone())
@@ -152,21 +142,11 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
             torch.zeros(batch, dtype=torch.int64, device=device),
         )
 
-    def forward(
-        self,
-        observation: Tensor,
-        state: GeneralState,
-        done: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-        uniforms: Tensor | None = None,
-    ) -> Step:
-        """Recall, act, store; ``done``: [batch], where the observation begins an episode."""
-        observation, u = self.inputs(observation, generator, uniforms)
-        self._check(observation, state, done)
+    def _step(self, x: Tensor, state: GeneralState, done: Tensor | None, to_remember: Tensor, to_act: Tensor) -> Step:
+        self._check(x.shape[0], state, done)
         if done is not None:
             state = _begun(state, done.to(torch.bool))
-        stored, here = state.memory, self.standard(observation)
+        stored, here = state.memory, self.standard(x)
         inputs = torch.cat([here, state.previous], -1)
         critic_held, seen = self.critic["units"](inputs, state.units[:, :2])
         value = self.critic["network"](torch.cat([inputs, seen], -1))
@@ -176,13 +156,12 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         q = self.actor["query"](torch.cat([inputs, features], -1))
         matches = torch.where(stored.filled, (keys * q[:, None]).sum(-1), -torch.inf)
         empty = ~stored.filled.any(-1, keepdim=True)
-        slot = kernel.draw(torch.where(empty, 0.0, matches), u[:, 0])
+        slot = kernel.draw(torch.where(empty, 0.0, matches), to_remember[:, 0])
         recalled = there.gather(1, slot[:, None, None].expand(-1, 1, self.features))[:, 0]  # zeros in an empty slot
         logits = self.actor["policy"](torch.cat([inputs, features, recalled], -1))
-        last = u.shape[1] - self.agent.actions.draws
-        action = draw_action(self.agent.actions, logits, u[:, last:])
+        action = draw_action(self.agent.actions, logits, to_act)
         after = GeneralState(
-            self._store(state, observation, here, there, u[:, 1:last]),
+            self._store(state, x, here, there, to_remember[:, 1:]),
             torch.cat([critic_held, actor_held], 1).detach(),
             action_features(self.agent.actions, action, self.outputs).to(logits.dtype),
             state.time + 1,
@@ -219,10 +198,10 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         item = torch.cat([x, state.time[:, None].to(x.dtype)], -1)
         return kernel.add(LAWS[memory.law], stored, item, log_weight, u)
 
-    def _check(self, observation: Tensor, state: Any, done: Tensor | None) -> None:
+    def _check(self, batch: int, state: Any, done: Tensor | None) -> None:
         if not isinstance(state, GeneralState):
             raise TypeError(f"the state must be a GeneralState, initial_state's, got a {type(state).__name__}")
-        batch, like, of = observation.shape[0], self.mean, "the module"
+        like, of = self.mean, "the module"
         kernel.check(LAWS[self.agent.memory.law], state.memory, batch, self.agent.memory_size, self.features + 1, like)
         checks.tensor("the state's units", state.units, (batch, 4, self.agent.units.units), like, of=of)
         checks.tensor("the state's previous", state.previous, (batch, self.outputs), like, of=of)

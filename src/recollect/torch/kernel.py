@@ -107,8 +107,7 @@ def init(
     if law not in LAWS:
         raise ValueError(f"law={law!r}: choose one of {', '.join(map(repr, LAWS))}")
     for name, value in (("batch", batch), ("capacity", capacity), ("features", features)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+        checks.count(name, value)
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype} must be torch.float32 or torch.float64: weights need their range")
     ratios = capacity + 1 if law == "product" else 0

@@ -105,9 +105,9 @@ class ReservoirMemory(nn.Module):
         dtype: torch.dtype = torch.float32,
     ):
         super().__init__()
-        kernel.init(law, 1, memory_size, features, dtype=dtype)  # refuses what no memory can be made of
-        if not isinstance(hidden, int) or hidden < 1:
-            raise ValueError(f"hidden={hidden!r} must be an integer of at least 1")
+        for name, value in (("features", features), ("memory_size", memory_size), ("hidden", hidden)):
+            checks.count(name, value)
+        kernel.init(law, 1, memory_size, features, dtype=dtype)  # refuses what else no memory can be made of
         checks.number("temperature", temperature, 0.0, sys.float_info.max, open_low=True)
         checks.number("forgetting", forgetting, 0.0, sys.float_info.max)
         checks.number("query_gain", query_gain, 0.0, sys.float_info.max)

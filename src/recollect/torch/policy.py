@@ -5,7 +5,7 @@ default agent, ``EpisodicPolicy`` of the paper's. They act and do not learn.
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -111,16 +111,70 @@ class Policy(nn.Module, abc.ABC):
         """The agent's state with this module's parameters."""
         return from_torch(self.weights(), agent_state)
 
-    def inputs(self, observation: Tensor, generator: torch.Generator | None, given: Tensor | None) -> tuple:
-        """The observation as the agent gets it, and a step's uniform numbers; what does not fit is refused."""
+    def forward(
+        self,
+        observation: Tensor,
+        state: Any,
+        done: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        uniforms: Tensor | None = None,
+    ) -> Step:
+        """Recall, act, store.
+
+        Args:
+            observation: [batch, features], as the environments give them.
+            state: what is remembered, from ``initial_state`` or the step before.
+            done: [batch], true where the observation begins an episode. None for nowhere.
+            generator: of the uniform numbers (default: PyTorch's own).
+            uniforms: [batch, draws] numbers in [0, 1) to use instead.
+        """
         like, of = self.mean, "the module"
         batch = checks.rows("observation", observation, self.features, like, of=of)
-        if given is None:
-            given = torch.rand((batch, self.draws), generator=generator, dtype=like.dtype, device=like.device)
-        checks.tensor("uniforms", given, (batch, self.draws), like, of=of)
+        if uniforms is None:
+            uniforms = torch.rand((batch, self.draws), generator=generator, dtype=like.dtype, device=like.device)
+        checks.tensor("uniforms", uniforms, (batch, self.draws), like, of=of)
         if self.normalizes:
             observation = ((observation - self.mean) / self.deviation).clamp(-LIMIT, LIMIT)
-        return observation, given
+        own = self.draws - self.agent.actions.draws
+        return self._step(observation, state, done, uniforms[:, :own], uniforms[:, own:])
+
+    @abc.abstractmethod
+    def _step(self, x: Tensor, state: Any, done: Tensor | None, to_remember: Tensor, to_act: Tensor) -> Step:
+        """``forward`` on inputs that are known to fit, and the uniform numbers for the memory and for the action."""
+
+
+class Network(nn.ModuleList):
+    """Affine layers, named as in JAX: ``0.weight``, ``0.bias``, ``1.weight``, ....
+
+    Args:
+        sizes: outputs and inputs of each layer, as ``sizes`` finds them.
+        between: what goes between two layers.
+        after: what follows the last.
+    """
+
+    def __init__(
+        self,
+        sizes: Iterable[tuple[int, int]],
+        between: Callable[[Tensor], Tensor],
+        after: Callable[[Tensor], Tensor] | None = None,
+    ):
+        super().__init__(nn.Linear(into, out) for out, into in sizes)
+        self.between, self.after = between, after
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs."""
+        for k, layer in enumerate(self):
+            x = layer(x if k == 0 else self.between(x))
+        return x if self.after is None else self.after(x)
+
+
+def refuse(name: str, value: Any, choices: Iterable[Any]) -> None:
+    """Refuse an agent's option that is none of those that the module knows."""
+    choices = tuple(choices)
+    if value not in choices:
+        have = ", ".join(map(repr, choices))
+        raise ValueError(f"{name}={value!r} has no PyTorch form; choices that have: {have}")
 
 
 def sizes(weights: Mapping[str, Tensor], name: str) -> list[tuple[int, int]]:

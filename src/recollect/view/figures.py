@@ -40,7 +40,7 @@ def _panel(panel: plots.Panel) -> dict[str, Any]:
             for place, value in zip(at, values, strict=True):
                 own[place] = float(value) if np.isfinite(value) else None
             series.append({"name": f"run {seed + 1}", "group": line.label, "values": own})
-    return {"title": panel.title, "x": x.tolist(), "xlabel": "episodes", "ylabel": "", "series": series}
+    return {"title": panel.title, "x": x.tolist(), "xlabel": "episodes", "series": series}
 
 
 def _claims(config: dict[str, Any], curves: dict[str, run_folders.Curves]) -> tuple[list[dict[str, Any]], list[str]]:

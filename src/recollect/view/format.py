@@ -85,6 +85,34 @@ def decode(found: Any) -> np.ndarray:
         raise ValueError(f"not an array: {type(error).__name__}: {error}") from error
 
 
+Shapes = dict[str, str | tuple[str, ...]]
+
+EPISODE: Shapes = {
+    "observation": "T s",
+    "reward": "T",
+    "value": "T",
+    "delta": "T",
+    "action": ("T", "T choices"),
+    "policy": "T outputs",
+}
+STAYS: Shapes = dict.fromkeys(("slot", "seen", "from", "until", "log_weight"), "m")
+MEMORY: Shapes = {
+    "recalled": "T",
+    "probability": "T n",
+    "query": "T k",
+    "temperature": "T",
+    "keys": "m k",
+    "log_weight_now": "T n",
+    "log_write_weight": "T",
+    "write_chance": "T",
+    "credit": ("T", "T n"),
+    "policies": "T n outputs",
+}
+"""Shapes by name; a letter is one number throughout an episode, found where it is met first. docs/recording.md."""
+
+KINDS = ("categorical", "multicategorical", "gaussian")
+
+
 def check(document: Any, where: Path | str) -> dict[str, Any]:
     """The document itself, if it is a recording that the page can show; a ``FileError`` says what is wrong with it."""
     try:
@@ -92,45 +120,120 @@ def check(document: Any, where: Path | str) -> dict[str, Any]:
             raise ValueError(f"its format is {document['format']!r}")
         if document["version"] != VERSION:
             raise ValueError(f"it is of version {document['version']!r}; this release reads version {VERSION}")
+        size, outputs = _check_head(document)
         if not document["episodes"]:
             raise ValueError("it has no episode")
-        size = len(document["observation"]["names"])
         for k, episode in enumerate(document["episodes"]):
-            _check_episode(episode, size, f"episodes[{k}]")
+            _check_episode(episode, {"s": size, "outputs": outputs}, f"episodes[{k}]")
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"{where} is not a recording: {type(error).__name__}: {error}") from error
+        raise FileError(f"{where} is not a recording: {_said(error)}") from error
     return document
 
 
-def _check_episode(episode: dict[str, Any], size: int, place: str) -> None:
+def _said(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _check_head(document: dict[str, Any]) -> tuple[int, int]:
+    """What is said besides episodes; the sizes of an observation and of the policy's outputs."""
+    _check_text(document["title"], "title")
+    _check_text(document["environment"]["name"], "environment.name")
+    size, count = (_count_texts(document[name]["names"], f"{name}.names") for name in ("observation", "actions"))
+    shape, actions = document["observation"].get("shape"), document["actions"]
+    if shape is not None and (len(shape) != 3 or math.prod(shape) != size):
+        raise ValueError(f"observation.shape is {shape!r}, expected [height, width, channels] of {size} elements")
+    if actions["kind"] not in KINDS:
+        raise ValueError(f"actions.kind is {actions['kind']!r}; choose one of {', '.join(KINDS)}")
+    gaussian = actions["kind"] == "gaussian"
+    if not gaussian and "sizes" in actions and sum(actions["sizes"]) != count:
+        raise ValueError(f"actions.sizes are {actions['sizes']!r}, but there are {count} names")
+    columns = document.get("training", {}).get("columns", {})
+    if len({len(column) for column in columns.values()}) > 1 or (columns and "steps" not in columns):
+        raise ValueError("training.columns must be as long as each other, with steps among them")
+    return size, 2 * count if gaussian else count
+
+
+def _check_text(found: Any, place: str) -> None:
+    if not isinstance(found, str):
+        raise TypeError(f"{place} must be a text, got a {type(found).__name__}")
+
+
+def _count_texts(found: Any, place: str) -> int:
+    if not isinstance(found, list):
+        raise TypeError(f"{place} must be a list, got a {type(found).__name__}")
+    for text in found:
+        _check_text(text, place)
+    return len(found)
+
+
+def _check_episode(episode: dict[str, Any], sizes: dict[str, int], place: str) -> None:
     steps = episode["steps"]
     if type(steps) is not int or steps < 1:
         raise ValueError(f"{place}.steps is {steps!r}")
-    shapes: dict[str, tuple[int | None, ...]] = {"observation": (steps, size), "reward": (steps,)}
-    shapes |= {name: (steps,) for name in ("value", "delta") if name in episode}
-    for name, shape in shapes.items():
-        _check_shape(episode[name], shape, f"{place}.{name}")
+    sizes = {**sizes, "T": steps}
+    _check_shapes(episode, EPISODE, sizes, place, needed=("observation", "reward"))
     for part in episode.get("hidden", []):
-        _check_shape(part["values"], (steps, None), f"{place}.hidden {part['name']!r}")
-    if (memory := episode.get("memory")) is None:
-        return
-    slots, stays = memory["slots"], memory["stays"]
-    count = decode(stays["slot"]).shape[0]
-    for name in ("slot", "seen", "from", "until", "log_weight"):
-        _check_shape(stays[name], (count,), f"{place}.memory.stays.{name}")
-    for name in ("slot", "from", "until", "seen"):
-        limit = slots - 1 if name == "slot" else steps
-        numbers = decode(stays[name])
-        if numbers.size and not (numbers.min() >= -1 and numbers.max() <= limit):
-            raise ValueError(f"{place}.memory.stays.{name} goes beyond {limit}")
-    _check_shape(memory["recalled"], (steps,), f"{place}.memory.recalled")
-    _check_shape(memory["probability"], (steps, slots), f"{place}.memory.probability")
+        _check_text(part["name"], f"{place}.hidden")
+        _check_shapes(part, {"values": "T units"}, dict(sizes), f"{place}.hidden {part['name']!r}")
+    if "texts" in episode and _count_texts(episode["texts"], f"{place}.texts") != steps:
+        raise ValueError(f"{place}.texts are {len(episode['texts'])}, expected {steps}")
+    if (frames := episode.get("frames")) is not None:
+        pictures = _count_texts(frames["png"], f"{place}.frames.png")
+        _check_shapes(frames, {"of": "T"}, sizes, f"{place}.frames")
+        _check_range(frames["of"], -1, pictures - 1, f"{place}.frames.of")
+    if (memory := episode.get("memory")) is not None:
+        _check_memory(memory, sizes, f"{place}.memory")
 
 
-def _check_shape(found: Any, expected: tuple[int | None, ...], place: str) -> None:
-    shape = decode(found).shape
-    if len(shape) != len(expected) or any(e not in (None, n) for e, n in zip(expected, shape, strict=True)):
-        raise ValueError(f"{place} has the shape {shape}, expected {expected}")
+def _check_memory(memory: dict[str, Any], sizes: dict[str, int], place: str) -> None:
+    slots, steps = memory["slots"], sizes["T"]
+    if type(slots) is not int or slots < 1:
+        raise ValueError(f"{place}.slots is {slots!r}")
+    sizes["n"] = slots
+    _check_shapes(memory["stays"], STAYS, sizes, f"{place}.stays")
+    for name, low, high in (("slot", 0, slots - 1), ("seen", -1, steps - 1), ("from", 0, steps), ("until", 0, steps)):
+        _check_range(memory["stays"][name], low, high, f"{place}.stays.{name}")
+    _check_shapes(memory, MEMORY, sizes, place, needed=("recalled", "probability"))
+    _check_range(memory["recalled"], -1, slots - 1, f"{place}.recalled")
+    if "query" in memory and "keys" not in memory and sizes["k"] != sizes["s"]:
+        raise ValueError(f"{place}.query has {sizes['k']} elements and an observation {sizes['s']}: keys are missing")
+    if "keys" not in memory and np.any(decode(memory["stays"]["seen"]) < 0):
+        raise ValueError(f"{place}.keys are missing: without them it is not known what was seen before the episode")
+    if "key_names" in memory and _count_texts(memory["key_names"], f"{place}.key_names") != sizes.get("k", sizes["s"]):
+        raise ValueError(f"{place}.key_names are {len(memory['key_names'])}, a key has {sizes.get('k', sizes['s'])}")
+    if (changing := memory.get("keys_changing")) is not None:
+        _check_shapes(changing, {"elements": "c", "now": "T n c"}, sizes, f"{place}.keys_changing")
+        _check_range(changing["elements"], 0, sizes.get("k", sizes["s"]) - 1, f"{place}.keys_changing.elements")
+
+
+def _check_shapes(
+    part: dict[str, Any], shapes: Shapes, sizes: dict[str, int], place: str, needed: tuple[str, ...] | None = None
+) -> None:
+    """The arrays of a part: those ``needed`` (default: all) must be there. Sizes met first are added to ``sizes``."""
+    for name, allowed in shapes.items():
+        if name not in part and needed is not None and name not in needed:
+            continue
+        choices = [allowed] if isinstance(allowed, str) else allowed
+        try:
+            shape = decode(part[name]).shape
+        except ValueError as error:
+            raise ValueError(f"{place}.{name}: {error}") from error
+        fits = [letters for letters in map(str.split, choices) if len(letters) == len(shape)]
+        fits = [each for each in fits if all(sizes.get(a, n) == n for a, n in zip(each, shape, strict=True))]
+        if not fits:
+            expected = " or ".join(f"[{_sized(letters, sizes)}]" for letters in choices)
+            raise ValueError(f"{place}.{name} has the shape {list(shape)}, expected {expected}")
+        sizes |= zip(fits[0], shape, strict=True)
+
+
+def _sized(letters: str, sizes: dict[str, int]) -> str:
+    return ", ".join(str(sizes.get(letter, letter)) for letter in letters.split())
+
+
+def _check_range(found: Any, low: int, high: int, place: str) -> None:
+    numbers = decode(found)
+    if numbers.size and not (numbers.min() >= low and numbers.max() <= high and np.all(numbers == np.floor(numbers))):
+        raise ValueError(f"{place} must be whole numbers from {low} to {high}")
 
 
 def write(path: Path | str, document: dict[str, Any]) -> Path:

@@ -40,7 +40,7 @@ class Stays:
             if filled[slot]:
                 self._in[slot] = len(self.slot)
                 self.slot.append(slot)
-                self.seen.append(t - int(now.get("delay", 1)))
+                self.seen.append(t - int(now.get("delay", 1)))  # −1 for what the episode begins with
                 self.begin.append(t)
                 self.until.append(t)
                 self.log_weight.append(float(now["log_weights"][slot]) if "log_weights" in now else 0.0)
@@ -127,7 +127,8 @@ class Stays:
         there = occupant >= 0
         changing = np.flatnonzero((now[there] != keys[occupant[there]]).any(axis=0))
         found: dict[str, Any] = {}
-        if keys.shape[1] != observations.shape[1] or not np.array_equal(keys, observations[self.seen]):
+        known = min(self.seen) >= 0 and keys.shape[1] == observations.shape[1]
+        if not known or not np.array_equal(keys, observations[self.seen]):
             found["keys"] = recording.encode_values(keys)
         if len(changing):
             found["keys_changing"] = {
