@@ -78,6 +78,7 @@ def test_the_examples_of_the_help_are_commands_that_exist():
         assert cli.parser().parse_args(words).run
 
 
+@pytest.mark.slow
 def test_bench_reservoir(capsys):
     assert cli.main(["bench", "reservoir", "--json", "--capacities", "3", "--items", "20000"]) == 0
     report = json.loads(capsys.readouterr().out)

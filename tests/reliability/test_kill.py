@@ -13,7 +13,7 @@ from reliability import commands
 from reliability.commands import finish, real, wait_for
 from reliability.standin import outcome
 
-SMALL = ("reproduce", "fig3", "--seeds", 2, "--episodes", 20_000)
+SMALL = ("reproduce", "fig3", "--seeds", 2, "--episodes", 6000)
 
 
 def test_killed_at_100_random_moments(tmp_path):
