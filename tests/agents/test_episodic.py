@@ -830,6 +830,7 @@ def test_probe_write():
     assert (returns > 0.9).all(), returns
 
 
+@pytest.mark.slow
 def test_probe_query():
     """Room for both states, so that the query alone decides: it must ask for the telling one."""
     agent, state, returns = live(NOISE, 2, memory_size=2, write_rate=0.0)
@@ -840,6 +841,7 @@ def test_probe_query():
     assert (returns > 0.9).all(), returns
 
 
+@pytest.mark.slow
 def test_probe_traces():
     """Between the action and what it pays lie two states that look alike: only a trace can tell the action."""
     agent, state, returns = live(LATE, 1, trace_decay=0.9)
@@ -849,6 +851,7 @@ def test_probe_traces():
     assert np.mean(without) < 0.6, without
 
 
+@pytest.mark.slow
 def test_probe_reward_rate():
     """No end: .6 at every other step. The average reward is .3, and the state that pays is worth .3 more."""
     agent, state, _ = live(ENDLESS, 1, objective="average", reward_rate_step=0.01)

@@ -387,6 +387,7 @@ def test_rows_drawn_while_weights_are_at_hand(tmp_path, monkeypatch):
     assert chisquare(observed, np.array(list(expected.values())) * runs).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_sparse_samples_of_large_pieces(tmp_path, monkeypatch):
     """The same bits with and without memory for what was counted, for any number of workers; the right frequencies."""
     monkeypatch.setattr(pieces, "CHUNK", 1024)
