@@ -3,13 +3,14 @@
 What JAX and the step compiler compile is kept in pytest's own cache folder, for the other workers, for the processes
 that tests start, and for the next time; what takes no time to compile as well, for there are thousands of it.
 
-XLA writes its kernels with the older of its two code generators for CPUs: programs that are as fast, compiled in half
-the time. ``XLA_FLAGS= make test`` has them compiled as they are for users.
+XLA compiles without optimising, and with the older of its two code generators for CPUs: programs half as fast, made in
+a quarter of the time, and most run once. ``XLA_FLAGS= make test`` has them compiled as they are for users.
 
 Tiers: a test is in the quick one unless it is marked ``slow``, ``gpu`` or ``browser``; ``make check`` runs that tier,
 ``make test`` all that the machine can.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -28,9 +29,13 @@ for name, value in SETTINGS.items():
     os.environ[name.upper()] = str(value)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 if jaxlib.version.__version_info__[:2] == (0, 10):  # XLA ends the process at a flag that it does not know
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    quickly = "use_fusion_emitters=false", "parallel_codegen_split_count=1"
+    flags = ["--xla_backend_optimization_level=0", *(f"--xla_cpu_{flag}" for flag in quickly)]
+    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
 TIERS = ("slow", "gpu", "browser")
+FIRST = ("test_package.py", "test_ray.py", "test_recipes.py", "test_kill.py", "test_docs.py", "test_examples.py")
+"""Files whose tests wait for other processes for long: begun first, they do not keep the last worker waiting."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses, and after the folders whose own conftest marks them
@@ -38,3 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             item.add_marker(pytest.mark.quick)
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, and need not be looked through for garbage again and again while JAX traces."""
+    gc.collect()
+    gc.freeze()

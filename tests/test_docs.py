@@ -82,11 +82,13 @@ def run_blocks(page, tmp_path, before, *shorter):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_examples_of_environments_run(tmp_path):
     shorter = ("100_000", "400"), ("10_000", "100"), ("20_000", "200"), ("episodes=20", "episodes=1")
     run_blocks("environments.md", tmp_path, "", *shorter)
 
 
+@pytest.mark.slow
 def test_the_examples_of_reliability_run(tmp_path):
     before = """
 import recollect

@@ -17,7 +17,7 @@ import numpy as np
 from recollect.agents import named
 from recollect.agents.base import check_flag
 from recollect.agents.episodic import EpisodicActorCritic
-from recollect.engines.compiled_host import CompiledHost
+from recollect.engines import compiled_host
 from recollect.engines.host import REWARD, TERMINATED, TRUNCATED, blank_rows
 from recollect.envs import register, spaces
 from recollect.errors import FileError
@@ -81,11 +81,11 @@ class RecallLearner:
         self.agent = EpisodicActorCritic(**{**DEFAULTS, "memory_size": memory_size, **options})
         if self.agent.encoder != "raw":
             raise ValueError(f"encoder={self.agent.encoder!r}: the wrapper recalls observations as they came, 'raw'")
-        if (reason := CompiledHost.why_not(self.agent, self.vector.size, 1)) is not None:
+        if (reason := compiled_host.CompiledHost.why_not(self.agent, self.vector.size, 1)) is not None:
             raise ValueError(f"these options have no compiled step, which the wrapper needs: {reason}")
         self.seed, self.learning = int(seed), True
         self.normalizer = Normalizer(self.vector.size, 1, False, normalize_rewards, float(self.agent.discount))
-        self.host = CompiledHost(self.agent, self.vector.size, 1)
+        self.host = compiled_host.host(self.agent, self.vector.size, 1)
         self._held = self.host.start(np.uint32(self.seed))
         names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(self.host.like())]
         self._shared = [k for k, name in enumerate(names) if name.startswith(SHARED)]

@@ -1,6 +1,7 @@
 """The episodic agent against the paper's equations, written down again in NumPy's float64."""
 
 import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -540,34 +541,45 @@ NEEDS = {
 }
 
 
-def short_life(agent):
+def first(agent, observation):
+    return agent.begin(agent.init(prng.key(0), S, A), observation, prng.key(1))[0]
+
+
+def then(agent, state, step, key):
+    return agent.step(state, step, key)[0]
+
+
+def short_life(agent, first=first, then=then):
     """Four steps, the last of which ends the episode, with up to three states in memory, one of them twice."""
     observations = np.random.default_rng(0).integers(0, 2, (5, S))
     observations[2] = observations[0]
-    state, _ = agent.begin(agent.init(prng.key(0), S, A), jnp.asarray(observations[0], jnp.float32), prng.key(1))
-    lives = [state]
+    lives = [first(agent, jnp.asarray(observations[0], jnp.float32))]
     for t in range(1, 5):
-        lives.append(agent.step(lives[-1], timestep(observations[t], 0.5, terminated=t == 4), prng.key(1 + t))[0])
+        lives.append(then(agent, lives[-1], timestep(observations[t], 0.5, terminated=t == 4), prng.key(1 + t)))
     return lives
+
+
+compiled_life = functools.partial(short_life, first=jax.jit(first), then=jax.jit(then))  # one program for all numbers
 
 
 @pytest.fixture(scope="module")
 def usual():
-    return short_life(SMALL)
+    return {life: life(SMALL) for life in (short_life, compiled_life)}
 
 
 @pytest.mark.parametrize("option", [*FLOATS, *CHOICES])
 def test_every_option_does_something(option, usual):
     changed = SMALL.replace(**{option: {**FLOATS, **CHOICES}[option]})
     assert getattr(changed, option) != getattr(SMALL, option)
+    life = compiled_life if option in FLOATS else short_life
     if option in NEEDS:
         base = SMALL.replace(**NEEDS[option])
-        assert not same_leaves(short_life(changed.replace(**NEEDS[option])), short_life(base))
+        assert not same_leaves(life(changed.replace(**NEEDS[option])), life(base))
     elif option in ("memory_size", "hidden", "products", "pictures"):
         shapes = jax.eval_shape(lambda: changed.init(prng.key(0), S, A))
-        assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[0])
+        assert jax.tree.map(jnp.shape, shapes) != jax.tree.map(jnp.shape, usual[life][0])
     else:
-        assert not same_leaves(short_life(changed), usual)
+        assert not same_leaves(life(changed), usual[life])
 
 
 def test_every_option_is_tested():
@@ -818,6 +830,7 @@ def test_probe_write():
     assert (returns > 0.9).all(), returns
 
 
+@pytest.mark.slow
 def test_probe_query():
     """Room for both states, so that the query alone decides: it must ask for the telling one."""
     agent, state, returns = live(NOISE, 2, memory_size=2, write_rate=0.0)
@@ -828,6 +841,7 @@ def test_probe_query():
     assert (returns > 0.9).all(), returns
 
 
+@pytest.mark.slow
 def test_probe_traces():
     """Between the action and what it pays lie two states that look alike: only a trace can tell the action."""
     agent, state, returns = live(LATE, 1, trace_decay=0.9)
@@ -837,6 +851,7 @@ def test_probe_traces():
     assert np.mean(without) < 0.6, without
 
 
+@pytest.mark.slow
 def test_probe_reward_rate():
     """No end: .6 at every other step. The average reward is .3, and the state that pays is worth .3 more."""
     agent, state, _ = live(ENDLESS, 1, objective="average", reward_rate_step=0.01)

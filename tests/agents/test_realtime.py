@@ -36,6 +36,7 @@ def lives(agent, steps, rate):
     return found
 
 
+@pytest.mark.slow
 def test_with_fixed_parameters_both_see_the_same_gradient():
     """With a vanishing rate the parameters stay, and RMSProp's mean squares hold every step's squared gradients."""
     forward = lives(RealTimeActorCritic(**OPTIONS), 7, 1e-9)

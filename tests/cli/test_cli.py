@@ -1,5 +1,6 @@
 """The command from the outside; ``reproduce`` has tests of its own in ``studies``."""
 
+import functools
 import json
 import re
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 import recollect
 from recollect import cli
+from recollect.studies import plots
 from recollect.studies.reproduce import Standing, make_plan
 from recollect.training import progress
 from recollect.training.batch import Progress
@@ -76,6 +78,7 @@ def test_the_examples_of_the_help_are_commands_that_exist():
         assert cli.parser().parse_args(words).run
 
 
+@pytest.mark.slow
 def test_bench_reservoir(capsys):
     assert cli.main(["bench", "reservoir", "--json", "--capacities", "3", "--items", "20000"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -84,7 +87,8 @@ def test_bench_reservoir(capsys):
     assert report["add_nanoseconds"]["median"] > 0
 
 
-def test_inclusion(tmp_path, capsys):
+def test_inclusion(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(plots, "draw_inclusion", functools.partial(plots.draw_inclusion, runs=200))
     assert cli.main(["lab", "inclusion", "--out", str(tmp_path / "a folder")]) == 0
     assert (tmp_path / "a folder" / "reservoir.png").stat().st_size > 10_000
     (tmp_path / "file").write_text("")

@@ -331,6 +331,7 @@ def connected(duckdb, table):
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["mixed", "misleading"])
 def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch, order):
     """At a θ guessed from their first rows; where these mislead they are counted again, and the law is the same."""
@@ -384,6 +385,7 @@ def test_rows_drawn_while_weights_are_at_hand(tmp_path, monkeypatch):
     assert chisquare(observed, np.array(list(expected.values())) * runs).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_sparse_samples_of_large_pieces(tmp_path, monkeypatch):
     """The same bits with and without memory for what was counted, for any number of workers; the right frequencies."""
     monkeypatch.setattr(pieces, "CHUNK", 1024)

@@ -105,6 +105,7 @@ def test_a_gpu_that_is_not_there_is_refused_and_passed_over():
         train(EpisodicActorCritic(), ENV, 10, engine="compiled-gpu")
 
 
+@pytest.mark.slow
 def test_a_gpu_is_taken_for_many_runs_of_what_it_knows(monkeypatch):
     monkeypatch.setattr(cuda_driver, "why_none", lambda: None)
     agent, env = EpisodicActorCritic(memory_size=2, hidden=4), SignedInformant(2)

@@ -4,12 +4,11 @@ import jax
 import numpy as np
 import pytest
 
+from engines.compiler.compared import in_lanes, inputs_of, recommended
 from recollect import EpisodicActorCritic, SecretInformant, train
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines import choice, compiled_gpu, loop
 from recollect.engines.compiler import cuda_driver
-from recollect.engines.compiler.fleet import Fleet
-from recollect.engines.compiler.program import Program
 from recollect.envs.t_maze import TMaze
 
 if cuda_driver.why_none() is not None:
@@ -22,18 +21,7 @@ LIMITS = (10**6, 10**4, 200, 10**6)
 PAIRS = {
     "paper": (EpisodicActorCritic(memory_size=3), SecretInformant(length=10, decisions=2)),
     "T-maze": (EpisodicActorCritic(memory_size=4, hidden=6), TMaze(length=5)),
-    "recommended": (
-        EpisodicActorCritic(
-            memory_size=4,
-            hidden=6,
-            optimizer="rmsprop",
-            distinct=True,
-            query_openness=1.0,
-            products=4,
-            critic_output="linear",
-        ),
-        SecretInformant(length=4),
-    ),
+    "recommended": (recommended(memory_size=4, hidden=6), SecretInformant(length=4)),
     "backpropagation": (RecurrentActorCritic(width=5), TMaze(length=4)),
 }
 
@@ -44,14 +32,10 @@ def test_a_gpu_has_the_bits_of_the_processor(name):
     runs = compiled_gpu.Runs(loop.rows(agent, RUNS), env, LIMITS)
     runs.begin(range(RUNS))
     step = compiled_gpu._traced(jax.tree.structure(agent), env, 128)[1]
-    leaves = [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, LIMITS)]
-    fleet = Fleet(step.state, RUNS, 16)
-    fleet.load(runs._grid.unload())
-    for call in fleet.attach(Program(step, 16, (True,) * len(leaves)), leaves):
-        call.advance(1003)
+    ended = in_lanes(step, runs._grid.unload(), inputs_of(agent, LIMITS), 1003)
     for count in (1, 502, 500):
         runs._grid.advance(runs._step, count)
-    wanted, found = (step.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
+    wanted, found = (step.state.numbers(tree) for tree in (ended, runs._grid.unload()))
     assert [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()] == []
     assert runs.counters()[0].tolist() == [1003] * RUNS
 

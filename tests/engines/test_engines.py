@@ -92,7 +92,7 @@ def close(got, wanted):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("case", range(len(CONFIGURATIONS)))
+@pytest.mark.parametrize("case", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, len(CONFIGURATIONS)))])
 def test_compiled_runs_follow_the_definition(case, short_records):
     """Hyperparameters that differ from run to run among it."""
     env, _, agents, start = runs_of(case)

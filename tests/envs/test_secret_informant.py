@@ -168,7 +168,7 @@ def test_jit_vmap_scan_agree_with_single_steps():
     def step(state, action):
         return jax.vmap(lambda s, a: env.step(s, a, None))(state, action)
 
-    state, _ = jax.vmap(env.reset)(keys)
+    state, _ = jax.jit(jax.vmap(env.reset))(keys)
     _, together = jax.jit(lambda s: jax.lax.scan(step, s, actions))(state)
     assert together.observation.shape == (30, 16, env.observation_size)
     assert together.terminated[-1].mean() > 0.5 and together.reward.sum() > 0

@@ -30,7 +30,7 @@ def test_parity_with_jax(settings):
     rng = np.random.default_rng(3)
     actions = rng.integers(env.num_actions, size=(runs, steps))
     actions[rng.random(actions.shape) < 0.5] = FORWARD
-    states, firsts = jax.vmap(env.reset)(jax.random.split(jax.random.key(4), runs))
+    states, firsts = jax.device_get(jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(4), runs)))
     # Half of the runs know the answers, so that rewards are compared as well as their absence.
     play = jax.jit(jax.vmap(lambda s, a: jax.lax.scan(lambda s, a: env.step(s, a), s, a)))
     for row in range(0, runs, 2):

@@ -41,13 +41,16 @@ def put(module, layers, dtype):
         linear.bias.data = torch.tensor(np.array(layer.bias), dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(torch.float64, id="float64"), pytest.param(torch.float32, id="float32", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("n", "law", "estimator", "distinct", "surprise", "discount"),
     [
         (3, "reservoir", "queried", False, 0.03, 0.99),
-        (2, "reservoir", "every", True, 0.3, 0.5),
-        (4, "uniform", "queried", True, 0.0, 1.0),
+        pytest.param(2, "reservoir", "every", True, 0.3, 0.5, marks=pytest.mark.slow),
+        pytest.param(4, "uniform", "queried", True, 0.0, 1.0, marks=pytest.mark.slow),
     ],
 )
 def test_update_for_update_as_in_jax(example, n, law, estimator, distinct, surprise, discount, dtype):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import recollect
+from pytorch.trained import EPISODIC, started
 from recollect import EpisodicActorCritic, GeneralActorCritic, prng
 from recollect.agents import named
 from recollect.agents.distributions import Gaussian, MultiCategorical
 from recollect.agents.episode_memory import EpisodeMemory
 from recollect.agents.networks import NormedNetwork
-from recollect.agents.scaling import Moments
 from recollect.agents.trace_units import TraceUnits
 from recollect.engines.host import TimeStep
 
@@ -19,11 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 rt = pytest.importorskip("recollect.torch")
 
 AGENTS = {
-    "plain": EpisodicActorCritic(memory_size=3),
-    "all": EpisodicActorCritic(
-        memory_size=4, products=5, distinct=True, critic_output="linear", activation="relu", temperature="softplus"
-    ),
-    "uniform": EpisodicActorCritic(memory_size=2, memory="uniform", activation="sigmoid", forgetting=0.1),
+    **EPISODIC,
     "default": GeneralActorCritic(),
     "general": GeneralActorCritic(
         memory_size=3,
@@ -34,18 +30,6 @@ AGENTS = {
     ),
     "choices": GeneralActorCritic(memory_size=4, memory=EpisodeMemory("fifo"), actions=MultiCategorical((2, 3))),
 }
-
-
-def started(agent, size=4, actions=3):
-    outputs = agent.actions.outputs if isinstance(agent.actions, MultiCategorical) else actions
-    state = agent.init(prng.key(1), size, outputs)
-    # Away from the start, where the critic's last layer is 0.
-    noisy = jax.tree.map(lambda p: p + 0.3 * jax.random.normal(prng.key(2), p.shape), state.params)
-    state = state._replace(params=noisy)
-    if isinstance(agent, GeneralActorCritic):
-        seen = Moments(jnp.linspace(-1.0, 1.0, size), jnp.linspace(0.0, 3.0, size), jnp.array(9.0))
-        state = state._replace(scales=state.scales._replace(observation=seen))
-    return state
 
 
 def of_definition(agent, states):
@@ -64,9 +48,13 @@ def of_definition(agent, states):
     return jax.vmap(one)(states)
 
 
-@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
-def test_the_module_acts_as_the_agent_does(agent):
+QUICK = ("plain", "default")
+
+
+@pytest.mark.parametrize("name", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in AGENTS])
+def test_the_module_acts_as_the_agent_does(name):
     """Step for step on the same numbers, without learning: recalled states, logits, values, actions."""
+    agent = AGENTS[name]
     copies, n, rng = 5, agent.memory_size, np.random.default_rng(0)
     state = started(agent)
     policy = rt.Policy.from_agent(agent, state)
@@ -180,7 +168,8 @@ def test_bad_input_is_refused(name):
         rt.export_onnx(AGENTS[name], "agent.onnx")
 
 
-@pytest.mark.parametrize("name", ["plain", pytest.param("default", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plain", "default"])
 def test_a_learners_normalisation_comes_along(name, tmp_path):
     learner = recollect.Learner(AGENTS[name], "CartPole-v1", seed=0, normalize_observations=True)
     learner.learn(steps=200, folder=tmp_path / "run", progress=False)

@@ -7,30 +7,16 @@ import jax
 import numpy as np
 import pytest
 
-from recollect import EpisodicActorCritic, GeneralActorCritic, prng
+from pytorch.trained import EPISODIC, started
+from recollect import GeneralActorCritic, prng
 from recollect.agents import named
 from recollect.errors import FileError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
 rt = pytest.importorskip("recollect.torch")
 
-AGENTS = {
-    "plain": EpisodicActorCritic(memory_size=3),
-    "all": EpisodicActorCritic(
-        memory_size=4, products=5, distinct=True, critic_output="linear", activation="relu", temperature="softplus"
-    ),
-    "uniform": EpisodicActorCritic(memory_size=2, memory="uniform", activation="sigmoid", forgetting=0.1),
-}
 
-
-def started(agent, size=4, actions=3):
-    state = agent.init(prng.key(1), size, actions)
-    # Away from the start, where the critic's last layer is 0.
-    noisy = jax.tree.map(lambda p: p + 0.3 * jax.random.normal(prng.key(2), p.shape), state.params)
-    return state._replace(params=noisy)
-
-
-@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+@pytest.mark.parametrize("agent", EPISODIC.values(), ids=EPISODIC)
 def test_out_and_in_again(agent, tmp_path):
     state = started(agent)
     policy = rt.EpisodicPolicy.from_agent(agent, state)
@@ -57,7 +43,7 @@ def test_weights_of_every_agent_go_out_and_in(agent):
 
 
 def test_what_does_not_fit_is_refused():
-    agent = AGENTS["plain"]
+    agent = EPISODIC["plain"]
     state = started(agent)
     weights = rt.to_torch(state)
     for change, message in (
@@ -89,7 +75,7 @@ def test_what_are_no_weights_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"agent_state must be what agent\.init .* got a NoneType"):
         rt.to_torch(None)
     with pytest.raises(TypeError, match="a must be a tensor, got a list"):
-        rt.from_torch({"a": [1.0]}, started(AGENTS["plain"]))
+        rt.from_torch({"a": [1.0]}, started(EPISODIC["plain"]))
     with pytest.raises(TypeError, match="a must be a tensor, got a list"):
         rt.save_weights(tmp_path / "w.safetensors", {"a": [1.0]})
 

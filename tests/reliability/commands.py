@@ -21,17 +21,10 @@ def standin(*arguments, **more):
     return subprocess.Popen(command, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def real(cache, *arguments):
-    """``recollect ARGUMENTS``; what JAX compiles is kept in ``cache``, so that the next process begins sooner."""
-    compiled = {
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
+def real(*arguments):
+    """``recollect ARGUMENTS``; what is compiled is kept where the tests keep theirs."""
     command = [sys.executable, "-m", "recollect", *map(str, arguments)]
-    return subprocess.Popen(
-        command, env=environment(**compiled), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process, code=0):

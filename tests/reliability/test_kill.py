@@ -13,7 +13,7 @@ from reliability import commands
 from reliability.commands import finish, real, wait_for
 from reliability.standin import outcome
 
-SMALL = ("reproduce", "fig3", "--seeds", 2, "--episodes", 20_000)
+SMALL = ("reproduce", "fig3", "--seeds", 2, "--episodes", 6000)
 
 
 def test_killed_at_100_random_moments(tmp_path):
@@ -31,12 +31,11 @@ def test_killed_at_100_random_moments(tmp_path):
 
 def test_the_real_trainer_killed_and_resumed(tmp_path):
     """The command itself, compiled loop and compiled baseline, killed three times where it saves all the time."""
-    rng, cache = random.Random(0), tmp_path / "cache"
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    finish(real(cache, *SMALL, "--out", whole))
+    rng, whole, run = random.Random(0), tmp_path / "whole", tmp_path / "run"
+    finish(real(*SMALL, "--out", whole))
     for kill in range(3):
         arguments = (*SMALL, "--out", run) if kill == 0 else ("resume", run)
-        process = real(cache, *arguments, "--checkpoint-every", "0.01")
+        process = real(*arguments, "--checkpoint-every", "0.01")
         before = commands.checkpoints_of(run)
         wait_for(lambda before=before: commands.checkpoints_of(run) != before, process)
         time.sleep(rng.uniform(0.0, 0.15))
@@ -46,7 +45,7 @@ def test_the_real_trainer_killed_and_resumed(tmp_path):
         assert commands.read_json(run / "status.json")["status"] == "running"
         assert run_folders.summary(run)["status"] == "stopped"
         assert [fault for _, fault in run_folders.verify(run) if fault] == []
-    finish(real(cache, "resume", run))
+    finish(real("resume", run))
     assert outcome(run) == outcome(whole)
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
     assert (run / "verdict.json").read_bytes() == (whole / "verdict.json").read_bytes()
@@ -74,7 +73,7 @@ def test_a_learner_killed_and_resumed(tmp_path, capsys):
     rng, run, whole, within = random.Random(1), tmp_path / "run", tmp_path / "whole", []
     for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):
         arguments = ("resume", run) if run.exists() else (*LEARNER, "--out", run)
-        process = real(tmp_path / "cache", *arguments, "--checkpoint-every", "0.02")
+        process = real(*arguments, "--checkpoint-every", "0.02")
         before = commands.checkpoints_of(run)
         wait_for(lambda before=before: commands.checkpoints_of(run) != before, process)
         time.sleep(rng.uniform(0.0, 0.1))

@@ -82,6 +82,7 @@ def test_subsets_follow_the_law(n, cut):
     assert chisquare(observed, p / p.sum() * observed.sum()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_long_parts_follow_the_law():
     """Inclusion of every row over blocks of light and heavy rows, where draws with replacement often collide."""
     rng = np.random.default_rng(3)

@@ -301,6 +301,7 @@ def test_any_weights_any_cut(weights, n, cuts):
 # -- estimates
 
 
+@pytest.mark.slow
 def test_estimate_total_is_unbiased_and_its_variance_right():
     rng = np.random.default_rng(3)
     w = rng.lognormal(0, 1, 200)

@@ -111,6 +111,7 @@ def test_a_search_ranks_its_settings(tmp_path, capsys):
     assert "memoryless has nothing to tune" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_benchmark_says_how_far_it_is(monkeypatch, capsys):
     """Also between two rows of metrics, which can be minutes apart, and before the first."""
     monkeypatch.setattr(progress, "EVERY", 0.0)

@@ -78,7 +78,3 @@ def test_other_folders_are_refused(tmp_path, missing):
     with pytest.raises(FileError, match="is not a run of one of the paper's figures"):
         plots.draw_figure(path)
     assert not (path / "figure.png").exists()
-
-
-def test_inclusion(tmp_path):
-    assert plots.draw_inclusion(tmp_path / "a folder", runs=200).stat().st_size > 10_000

@@ -37,6 +37,7 @@ def scenario(*arguments):
     return json.loads(lines[-1].removeprefix("FOUND "))
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_workers_and_a_node():
     """Every finished unit once in the journal, the bits of one machine; what dies three times is an error."""
     found = scenario()

@@ -82,6 +82,7 @@ def test_the_ladder_leads_from_paper_to_robust():
     assert steps[0][1] == PRESETS["paper"] and steps[-1][1] == PRESETS["robust"]
 
 
+@pytest.mark.slow
 def test_study_and_atlas_from_the_command_line(tmp_path, capsys):
     out = tmp_path / "s.json"
     cli.main(f"lab study --figures fig3 --agents robust,fifo --seeds 2 --episodes 40 --out {out}".split())

@@ -102,6 +102,7 @@ def test_a_unit_that_fails_twice_is_no_error(tmp_path, jobs):
     assert sweep.run_all(works, {}, tmp_path / "r", resume=True) == ({"a": 3, "b": 3}, {})  # attempts are no rows
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_fails_its_units(tmp_path):
     """And does not keep the sweep waiting."""
     rows, errors = sweep.run_all({"a": functools.partial(os._exit, 3), "b": functools.partial(os._exit, 3)}, {}, jobs=2)
@@ -244,6 +245,7 @@ def alive(process):
         return False
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_once_is_no_error(tmp_path):
     said: list[str] = []
     works = {"a": functools.partial(dies_once, 3, str(tmp_path / "marker")), "b": functools.partial(math.sqrt, 4.0)}

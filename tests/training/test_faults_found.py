@@ -121,6 +121,7 @@ def test_an_interrupted_run_whose_files_are_links(home, tmp_path, capsys):
 # -- second thoughts
 
 
+@pytest.mark.slow
 def test_gymnasiums_own_vector_environments(tmp_path):
     """As the documentation has it: ``make_vec`` gives one whose ``reset`` takes a single seed."""
     learner = Learner(A, gym.make_vec("CartPole-v1", num_envs=8)).learn(100, folder=tmp_path / "run")
@@ -249,6 +250,7 @@ def test_several_agents_are_listed_together(tmp_path, capsys):
     assert all("evaluation" in row for row in read_rows(tmp_path / "run")[-9:])
 
 
+@pytest.mark.slow
 def test_numpy_numbers_are_numbers(tmp_path):
     options = {"copies": np.int64(2), "seed": np.int32(1), "env_options": {"length": np.int64(2)}}
     learner = Learner(A, "recollect/TMaze-v0", check=False, **options)
@@ -465,6 +467,7 @@ child.join(60)
 """
 
 
+@pytest.mark.slow
 def test_a_child_that_was_forked_after_training_is_told_so():
     done = subprocess.run(
         [sys.executable, "-c", FORK],

@@ -33,6 +33,7 @@ def test_agents_without_a_memory_are_refused():
         inspection.play(learner)
 
 
+@pytest.mark.slow
 def test_the_default_agents_memory_can_be_looked_into():
     moments = inspection.play(Learner(env="recollect/TMaze-v0", **OPTIONS), seed=1)
     assert len(moments) == 6 and moments[0].slot == -1
@@ -45,6 +46,7 @@ def test_the_default_agents_memory_can_be_looked_into():
         assert np.array_equal(m.recalled, m.items[m.slot])
 
 
+@pytest.mark.slow
 def test_from_training_to_a_picture_on_the_command_line(tmp_path, capsys):
     run = str(tmp_path / "run")
     train = [

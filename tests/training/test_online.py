@@ -62,6 +62,7 @@ def trained(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_the_query_entropy_of_a_row_is_the_mean_over_decisions_since_the_last(tmp_path):
     env, agent = {"env": "recollect/TMaze-v0", "env_options": {"length": 4}}, EpisodicActorCritic(memory_size=3)
     Learner(agent, **env).learn(1000, log_every=400, folder=tmp_path / "run")
@@ -235,8 +236,10 @@ def test_callbacks(tmp_path):
     ("space", "agent"),
     [
         (gym.spaces.MultiDiscrete([2, 3]), AGENT),
-        (gym.spaces.Box(-2.0, 2.0, (2,), np.float32), AGENT),
-        (gym.spaces.Box(-2.0, 2.0, (1,), np.float32), RecurrentActorCritic(width=4, window=3)),
+        pytest.param(gym.spaces.Box(-2.0, 2.0, (2,), np.float32), AGENT, marks=pytest.mark.slow),
+        pytest.param(
+            gym.spaces.Box(-2.0, 2.0, (1,), np.float32), RecurrentActorCritic(width=4, window=3), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_other_actions(space, agent, tmp_path):
@@ -379,6 +382,7 @@ class Pictures(Probe):
         return np.full((6, 5, 2), 50 * self.t, np.uint8), *rest
 
 
+@pytest.mark.slow
 def test_pictures_get_an_encoder_that_is_saved_with_the_agent(tmp_path):
     assert Learner(AGENT, Pictures(), pictures="agent", check=False).agent.pictures is None
     learner = Learner(AGENT, Pictures()).learn(10, folder=tmp_path / "run")

@@ -138,6 +138,7 @@ def test_numbers_are_the_agents_own(monkeypatch):
     assert learner.steps == episode["trained"] == 300
 
 
+@pytest.mark.slow
 def test_the_general_agent_shows_slots_ages_and_trace_units(monkeypatch):
     _, _, episode, held = recorded(GeneralActorCritic(memory_size=4), monkeypatch, steps=100)
     memory = episode["memory"]
@@ -166,6 +167,7 @@ def test_the_general_agent_shows_slots_ages_and_trace_units(monkeypatch):
             np.testing.assert_allclose(shares[t], np.asarray(jax.nn.softmax(scores)), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [RecurrentActorCritic(width=6), RealTimeActorCritic(width=6)])
 def test_agents_with_a_gru_show_their_hidden_state(agent):
     _, _, episode, _ = recorded(agent, steps=50)
@@ -175,6 +177,7 @@ def test_agents_with_a_gru_show_their_hidden_state(agent):
     assert np.unique(values.round(6), axis=0).shape[0] > 3 and "memory" not in episode
 
 
+@pytest.mark.slow
 def test_recording_leaves_the_learner_alone():
     one = Learner(EpisodicActorCritic(memory_size=2), "recollect/TMaze-v0", seed=1)
     two = Learner(EpisodicActorCritic(memory_size=2), "recollect/TMaze-v0", seed=1)

@@ -1,14 +1,46 @@
-"""A function compiled for one run and for lanes, against JAX."""
+"""A function compiled for one run and for lanes, against JAX; whole agents in lanes, for others to be compared with."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from recollect import EpisodicActorCritic
 from recollect.engines.compiler import Step
 from recollect.engines.compiler.fleet import Fleet
 from recollect.engines.compiler.program import Program
 
 LANES = 4
+
+
+def recommended(**options):
+    """An agent with everything that is recommended, smaller by ``options``."""
+    rest = {"distinct": True, "query_openness": 1.0, "products": 4, "critic_output": "linear"}
+    return EpisodicActorCritic(optimizer="rmsprop", **rest, **options)
+
+
+def numbers(tree):
+    """The leaves as arrays of numbers, random keys among them."""
+    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    return [np.asarray(jax.random.key_data(x) if keyed(x) else x) for x in jax.tree.leaves(tree)]
+
+
+def bits(tree):
+    """The leaves as bytes."""
+    return [x.tobytes() for x in numbers(tree)]
+
+
+def inputs_of(agent, limits):
+    """What a run's step takes besides its state: the agent's numbers and the limits."""
+    return [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, limits)]
+
+
+def in_lanes(step, tree, inputs, steps, shared=None, lanes=16):
+    """States with a leading axis so many steps later; ``shared``: which inputs all have in common, by default all."""
+    fleet = Fleet(step.state, len(jax.tree.leaves(tree)[0]), lanes)
+    fleet.load(tree)
+    for call in fleet.attach(Program(step, lanes, shared or (True,) * len(inputs)), inputs):
+        call.advance(steps)
+    return fleet.unload()
 
 
 def run(function, rows, lanes):

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from engines.compiler.compared import in_lanes, inputs_of, numbers, recommended
 from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.engines import compiled, compiled_host, loop
 from recollect.engines.compiler import cache, fleet
-from recollect.engines.compiler.fleet import Fleet
 from recollect.engines.compiler.program import Program
 from recollect.engines.host import Host, blank_rows
 from recollect.envs.signed_informant import SignedInformant
@@ -21,12 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 PAIRS = {
     "robust": (EpisodicActorCritic(memory_size=3, hidden=4), SecretInformant(length=4, actions=2)),
-    "recommended": (
-        EpisodicActorCritic(
-            optimizer="rmsprop", distinct=True, query_openness=1.0, products=4, critic_output="linear", hidden=5
-        ),
-        TMaze(length=4),
-    ),
+    "recommended": (recommended(hidden=5), TMaze(length=4)),
     "others": (
         EpisodicActorCritic(
             memory="fifo", estimator="every", encoder="recurrent", encoding_size=4, activation="relu", write="before"
@@ -43,11 +38,6 @@ PAIRS = {
 LIMITS = (10**6, 10**5, 40, 10**6)
 RUNS, STEPS, LANES = 3, 1000, 4
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-
-
-def _numbers(tree):
-    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    return [np.asarray(jax.random.key_data(x) if keyed(x) else x) for x in jax.tree.leaves(tree)]
 
 
 def _in_jax(agent, env):
@@ -67,17 +57,11 @@ def _in_jax(agent, env):
 
 def _compiled(agent, env, states, lanes, steps):
     """States, with a leading axis, so many steps later."""
-    tree = jax.tree.structure(agent)
-    step = compiled._traced(tree, env, compiled.LEAST_BINS)[0]
-    program = Program(step, lanes, (True,) * (tree.num_leaves + len(LIMITS)))
-    fleet = Fleet(program.state, len(states.steps), lanes)
-    fleet.load(states)
-    for call in fleet.attach(program, [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, LIMITS)]):
-        call.advance(steps)
-    return _numbers(fleet.unload())
+    step = compiled._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)[0]
+    return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes))
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", ["robust", *(pytest.param(k, marks=pytest.mark.slow) for k in list(PAIRS)[1:])])
 def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     """Every step of 1,000, each from the state that JAX has there; and all of them in a row, alone and beside others.
 
@@ -88,7 +72,7 @@ def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     agent, env = PAIRS[name]
     states = _in_jax(agent, env)
     flat = jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), states)
-    wanted = _numbers(jax.tree.map(lambda x: x[:, 1:].reshape(-1, *x.shape[2:]), states))
+    wanted = numbers(jax.tree.map(lambda x: x[:, 1:].reshape(-1, *x.shape[2:]), states))
     for want, got in zip(wanted, _compiled(agent, env, flat, LANES, 1), strict=True):
         if want.dtype.kind == "f":
             np.testing.assert_allclose(got, want, **CLOSE)
@@ -100,7 +84,11 @@ def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
 
 
 @pytest.mark.parametrize(
-    ("copies", "shared", "large"), [(1, False, 10**6), (3, False, 10**6), (3, False, 0), (3, True, 10**6)]
+    ("copies", "shared", "large"),
+    [
+        (1, False, 10**6),
+        *(pytest.param(3, *rest, marks=pytest.mark.slow) for rest in ((False, 10**6), (False, 0), (True, 10**6))),
+    ],
 )
 def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch):
     monkeypatch.setattr(fleet, "LARGE", large)  # copies that are large are not lanes, but one after another
@@ -119,10 +107,10 @@ def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch
         if name == "step":
             assert [int(result[2]) for result in results] == [-1, -1]
     ends = [host.unpack(host.forget(state)) for host, state in zip(hosts, states, strict=True)]
-    for want, got in zip(*map(_numbers, ends), strict=True):
+    for want, got in zip(*map(numbers, ends), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
     again = hosts[1].pack(ends[1])
-    for want, got in zip(_numbers(ends[1]), _numbers(hosts[1].unpack(again)), strict=True):
+    for want, got in zip(numbers(ends[1]), numbers(hosts[1].unpack(again)), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
@@ -131,11 +119,11 @@ def test_an_update_that_is_not_finite_is_reported_and_not_made():
     host = compiled_host.CompiledHost(agent, 4, 3)
     rows = blank_rows(1, 4)
     state, _ = host.begin(host.start(np.uint32(0)), rows[:, :4])
-    before = _numbers(host.unpack(state).agent.params)
+    before = numbers(host.unpack(state).agent.params)
     rows[:, 8] = np.inf
     state, _, bad = host.step(state, rows)
     assert bad == 0
-    for want, got in zip(before, _numbers(host.unpack(state).agent.params), strict=True):
+    for want, got in zip(before, numbers(host.unpack(state).agent.params), strict=True):
         np.testing.assert_array_equal(got, want)
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from engines.compiler.compared import bits, in_lanes, inputs_of, recommended
 from engines.compiler.stand_in import StandIn
 from recollect import EpisodicActorCritic, SecretInformant
 from recollect.agents.general import GeneralActorCritic
@@ -14,9 +15,7 @@ from recollect.agents.networks import NormedNetwork
 from recollect.agents.trace_units import TraceUnits
 from recollect.engines import compiled, compiled_gpu, loop
 from recollect.engines.compiler import Step, Unsupported, pool, ptx, threads
-from recollect.engines.compiler.fleet import Fleet
 from recollect.engines.compiler.grid import COPIES, Grid, GridProgram
-from recollect.engines.compiler.program import Program
 from recollect.envs.t_maze import TMaze
 from recollect.training.device_group import DeviceGroup
 from recollect.training.group import Limits
@@ -25,18 +24,7 @@ from recollect.training.pytree_group import PytreeGroup
 pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="held against the processor's engine")
 
 SMALL = (EpisodicActorCritic(memory_size=2, hidden=4), SecretInformant(length=4, actions=2))
-RECOMMENDED = (
-    EpisodicActorCritic(
-        memory_size=4,
-        hidden=5,
-        optimizer="rmsprop",
-        distinct=True,
-        query_openness=1.0,
-        products=4,
-        critic_output="linear",
-    ),
-    SecretInformant(length=4),
-)
+RECOMMENDED = (recommended(memory_size=4, hidden=5), SecretInformant(length=4))
 GENERAL = GeneralActorCritic(
     memory_size=2,
     units=TraceUnits(units=3),
@@ -48,24 +36,12 @@ WHOLE = (RECOMMENDED, (GENERAL, TMaze(length=4)))
 LIMITS = (10**6, 10**5, 40, 10**6)
 
 
-def _bits(tree):
-    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    return [np.asarray(jax.random.key_data(x) if keyed(x) else x).tobytes() for x in jax.tree.leaves(tree)]
-
-
-def _in_lanes(step, shared, tree, leaves, runs, steps):
-    fleet = Fleet(step.state, runs, 16)
-    fleet.load(tree)
-    for call in fleet.attach(Program(step, 16, shared), leaves):
-        call.advance(steps)
-    return fleet.unload()
-
-
-def _in_threads(step, shared, tree, leaves, runs, steps):
+def _in_threads(step, tree, inputs, steps, shared=None):
     device = StandIn()
-    program, grid = GridProgram(device, step, shared), Grid(device, step.state, runs)
+    program = GridProgram(device, step, shared or (True,) * len(inputs))
+    grid = Grid(device, step.state, len(jax.tree.leaves(tree)[0]))
     grid.load(tree)
-    grid.give(program, leaves)
+    grid.give(program, inputs)
     for count in steps:
         grid.advance(program, count)
     return grid.unload()
@@ -98,8 +74,8 @@ def test_functions_places_and_loops_have_the_bits_of_the_lanes():
     table, scale = rng.normal(size=(9, 3)).astype(np.float32), rng.normal(size=runs).astype(np.float32)
     step = Step(_functions, jax.tree.map(lambda x: x[0], state), (table, scale[0]))
     shared = (True, False)
-    wanted = _in_lanes(step, shared, state, [table, scale], runs, 7)
-    assert _bits(_in_threads(step, shared, state, [table, scale], runs, [1, 4, 2])) == _bits(wanted)
+    wanted = in_lanes(step, state, [table, scale], 7, shared)
+    assert bits(_in_threads(step, state, [table, scale], [1, 4, 2], shared)) == bits(wanted)
     assert all(np.isfinite(x).all() for x in wanted[:2]) and wanted[3].any() and not wanted[3].all()
 
 
@@ -110,17 +86,17 @@ def test_a_pair_has_the_bits_of_the_lanes(pair):
     agents = loop.broadcast(agent, runs)
     started = loop.start(agents, env, jnp.arange(runs, dtype=jnp.uint32), compiled.LEAST_BINS)
     step, _ = compiled._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
-    leaves = [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, LIMITS)]
-    shared = (True,) * len(leaves)
-    wanted = _in_lanes(step, shared, started, leaves, runs, 201)
-    assert _bits(_in_threads(step, shared, started, leaves, runs, [150, 51])) == _bits(wanted)
+    inputs = inputs_of(agent, LIMITS)
+    wanted = in_lanes(step, started, inputs, 201)
+    assert bits(_in_threads(step, started, inputs, [150, 51])) == bits(wanted)
 
 
 DEVICE = StandIn()
 VARIED = SMALL[0].replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
 
 
-def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
+def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot(monkeypatch):
+    monkeypatch.setattr(loop, "WHOLE", 4)
     agent, env = VARIED, SMALL[1]
     limits, seeds = Limits(60, 20, 100, 10**6), tuple(range(20))
     group = DeviceGroup(agent, env, seeds, limits, 1, None, DEVICE)
@@ -143,7 +119,7 @@ def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot():
         assert other.over and {k: v.tobytes() for k, v in found.items()} == {k: v.tobytes() for k, v in wanted.items()}
     results = [g.result() for g in (group, *others)]
     for other in results[1:]:
-        assert _bits(other.agent_states) == _bits(results[0].agent_states)
+        assert bits(other.agent_states) == bits(results[0].agent_states)
         for name in ("returns", "lengths", "write_weights", "query_vectors", "steps", "finished"):
             np.testing.assert_array_equal(getattr(other, name), getattr(results[0], name))
     assert results[0].finished.all() and not np.isnan(results[0].write_weights).any()
@@ -244,5 +220,5 @@ def test_large_arrays_are_in_the_scratch_space():
     state = np.random.default_rng(0).normal(size=(40, 70)).astype(np.float32)
     traced = Step(step, state[0], (np.float32(0.1),))
     assert threads.emit_thread(traced, (True,)).scratch >= 32 * 4900 * 4
-    wanted = _in_lanes(traced, (True,), state, [np.float32(0.01)], 40, 3)
-    assert _bits(_in_threads(traced, (True,), state, [np.float32(0.01)], 40, [3])) == _bits(wanted)
+    wanted = in_lanes(traced, state, [np.float32(0.01)], 3)
+    assert bits(_in_threads(traced, state, [np.float32(0.01)], [3])) == bits(wanted)

@@ -1,0 +1,33 @@
+"""Agents whose parameters are away from their start, for PyTorch's modules to be made from."""
+
+import jax
+import jax.numpy as jnp
+
+from recollect import EpisodicActorCritic, GeneralActorCritic, prng
+from recollect.agents.distributions import MultiCategorical
+from recollect.agents.scaling import Moments
+
+EPISODIC = {
+    "plain": EpisodicActorCritic(memory_size=3),
+    "all": EpisodicActorCritic(
+        memory_size=4, products=5, distinct=True, critic_output="linear", activation="relu", temperature="softplus"
+    ),
+    "uniform": EpisodicActorCritic(memory_size=2, memory="uniform", activation="sigmoid", forgetting=0.1),
+}
+
+
+def started(agent, size=4, actions=3):
+    """A state of the agent, all of whose layers are other than 0."""
+    outputs = agent.actions.outputs if isinstance(agent.actions, MultiCategorical) else actions
+
+    @jax.jit
+    def made():
+        state = agent.init(prng.key(1), size, outputs)
+        noisy = jax.tree.map(lambda p: p + 0.3 * jax.random.normal(prng.key(2), p.shape), state.params)
+        return state._replace(params=noisy)
+
+    state = made()
+    if isinstance(agent, GeneralActorCritic):
+        seen = Moments(jnp.linspace(-1.0, 1.0, size), jnp.linspace(0.0, 3.0, size), jnp.array(9.0))
+        state = state._replace(scales=state.scales._replace(observation=seen))
+    return state
