@@ -11,9 +11,13 @@ The plan names the variants, the tasks, the first seed and how many there are, o
 
 Copies are not the originals: observations and actions of all tasks are padded to one size so that one program runs them
 all. What is found here is a reason to try it with ``recollect benchmark memory``, which runs the originals.
+
+``--one-by-one`` is for processors: each variant on each task by the step compiler, in the task's own sizes.
 """
 
 import argparse
+import dataclasses
+import itertools
 import json
 import math
 import time
@@ -25,6 +29,7 @@ import numpy as np
 
 from recollect.agents import named
 from recollect.agents.distributions import Categorical
+from recollect.engines import loop
 from recollect.envs.base import TimeStep
 
 OBSERVED, ACTIONS, HELD = 10, 27, 14  # sizes that every task is padded to: observation, actions, state
@@ -115,6 +120,17 @@ def repeat_first(decks):
         return state(s[0], s[1] + 1, *left), seen(*bits(suit, 4)), reward, s[1] >= 52 * decks - 1, NO
 
     return reset, step
+
+
+def flagged(task, at):
+    """With a flag at element ``at`` of an episode's first observation, as popgym's ``Antialias`` has it."""
+    reset, step = task
+
+    def first(u):
+        held, observation = reset(u)
+        return held, observation.at[at].set(1.0)
+
+    return first, step
 
 
 def repeat_previous(k):
@@ -240,8 +256,10 @@ TASKS = {
     "noisy-recall-anywhere-60": (noisy_recall(60, True), 4, 2, 0.0, 1.0, 0.95),
     "repeat-first-1": (repeat_first(1), 4, 4, *CARD, 0.95),
     "repeat-first-16": (repeat_first(16), 4, 4, *CARD, 0.95),
+    "repeat-first-1-flagged": (flagged(repeat_first(1), 4), 5, 4, *CARD, 0.95),
     "repeat-previous-4": (repeat_previous(4), 4, 4, *CARD, 0.9),
     "count-recall": (count_recall(), 4, 27, -0.93, 1.0, 0.2),
+    "count-recall-flagged": (flagged(count_recall(), 4), 5, 27, -0.93, 1.0, 0.2),
     "memory-len-30": (memory_len(30), 3, 2, 0.0, 1.0, 0.95),
     "memory-len-100": (memory_len(100), 3, 2, 0.0, 1.0, 0.95),
     "informant-10": (informant(10), 8, 3, 1 / 3, 1.0, 0.95),
@@ -312,13 +330,77 @@ def _made(agent, options):
     return named.make(agent, **{k: tuple(x) if isinstance(x, list) else x for k, x in options.items()})
 
 
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """One of the tasks in its own sizes, as an environment."""
+
+    name: str
+
+    @property
+    def observation_size(self):
+        """Elements observed."""
+        return TASKS[self.name][1]
+
+    @property
+    def num_actions(self):
+        """Actions there are."""
+        return TASKS[self.name][2]
+
+    def reset(self, key):
+        """Begin an episode."""
+        held, observation = TASKS[self.name][0][0](jax.random.uniform(key, (4,)))
+        return held, observation[: self.observation_size]
+
+    def step(self, state, action, key):
+        """Take one action."""
+        of = TASKS[self.name][0][1](state, action.astype(jnp.float32), jax.random.uniform(key, (4,)))
+        held, observation, reward, ended, cut = of
+        return held, TimeStep(observation[: self.observation_size], jnp.float32(reward), ended, cut)
+
+
+def planned(plan):
+    """The tasks' names, how many seeds each has, and the agents of the variants."""
+    names, seeds = plan.get("tasks", list(TASKS)), plan["seeds"]
+    count = {t: seeds.get(t, seeds["others"]) if isinstance(seeds, dict) else seeds for t in names}
+    options = plan.get("base", {})
+    return names, count, {v: _made(plan.get("agent", "general"), options | own) for v, own in plan["variants"].items()}
+
+
+def rows_of(runs, curves):
+    """A row a run, of a variant, a task and a seed: its mean return in every part."""
+    return [
+        {"variant": v, "task": t, "seed": s, "curve": [None if math.isnan(x) else round(float(x), 4) for x in own]}
+        for (v, t, s), own in zip(runs, np.array(curves).T, strict=True)
+    ]
+
+
+def search_one_by_one(plan, steps, blocks, limit):
+    """As `search`, by the step compiler; a part has a whole number of records."""
+    names, count, made = planned(plan)
+    each, rows, began = max(1, steps // blocks // loop.RECORD), [], time.monotonic()
+    for name, (variant, agent) in itertools.product(names, made.items()):
+        seeds, endless = range(plan["first_seed"], plan["first_seed"] + count[name]), (2**30,) * 4
+        agents, env = loop.broadcast(agent, len(seeds)), Copy(name)
+        state, before, curves = loop.start(agents, env, jnp.array(seeds, jnp.uint32), 1), 0.0, []
+        for _ in range(blocks):
+            state, _ = loop.advance("cpu", agents, env, state, endless, each)
+            sums = np.asarray(state.sums, np.float64)[:, 0] - before
+            before = before + sums
+            curves.append(sums[:, 0] / np.where(sums[:, 2] > 0, sums[:, 2], np.nan))
+        own = rows_of([(variant, name, s) for s in seeds], curves)
+        rows += own
+        show(own)
+        if time.monotonic() - began > limit:
+            print(f"--limit: stopped after {variant} on {name}", flush=True)
+            break
+    return rows
+
+
 def search(plan, steps, blocks, limit):
     """Rows of a task and a variant: the returns of every seed over ``blocks`` parts of the run."""
-    names, variants = plan.get("tasks", list(TASKS)), plan["variants"]
-    first, seeds = plan["first_seed"], plan["seeds"]
-    count = {t: seeds.get(t, seeds["others"]) if isinstance(seeds, dict) else seeds for t in names}
-    runs = [(v, t, s) for v in variants for t in names for s in range(first, first + count[t])]
-    made = {v: _made(plan.get("agent", "general"), plan.get("base", {}) | own) for v, own in variants.items()}
+    names, count, made = planned(plan)
+    first = plan["first_seed"]
+    runs = [(v, t, s) for v in made for t in names for s in range(first, first + count[t])]
     agents = jax.tree.map(lambda *x: jnp.array(x, jnp.float32), *(made[v] for v, _, _ in runs))
     task = jnp.array([names.index(t) for _, t, _ in runs])
     keys = jax.vmap(lambda s: jax.random.fold_in(jax.random.key(11), s))(jnp.array([s for _, _, s in runs]))
@@ -346,11 +428,7 @@ def search(plan, steps, blocks, limit):
         if taken * (k + 2) / (k + 1) > limit:
             print(f"--limit: stopped after {(k + 1) * each:,} steps", flush=True)
             break
-    curve = np.array(curves).T
-    return [
-        {"variant": v, "task": t, "seed": s, "curve": [None if math.isnan(x) else round(float(x), 4) for x in own]}
-        for (v, t, s), own in zip(runs, curve, strict=True)
-    ]
+    return rows_of(runs, curves)
 
 
 def show(rows):
@@ -364,9 +442,14 @@ def show(rows):
             last = np.nanmean(curve[:, -max(1, curve.shape[1] // 10) :], axis=1)
             _, _, _, low, best, mark = TASKS[task]
             score.append(np.nanmean((last - low) / (best - low)))
-            reached, held = int((np.nanmax(curve, axis=1) >= mark).sum()), int((last >= mark).sum())
-            cells.append(f"{task} {np.nanmean(last):.3g} ({held} of {len(last)}, ever {reached})")
-        print(f"{variant:24s} {np.mean(score):.3f} | " + " | ".join(cells))
+            good = curve >= mark
+            since = [own[own.argmax() :] for own in good if own.any()]
+            lost, all_ = sum((~own).sum() for own in since), sum(map(len, since))
+            cells.append(
+                f"{task} {np.nanmean(last):.3g}, least {last.min():.3g} ({(last >= mark).sum()} of {len(last)}, "
+                f"ever {len(since)}; below it later in {lost} of {all_} parts)"
+            )
+        print(f"{variant:24s} {np.mean(score):.3f} | " + " | ".join(cells), flush=True)
 
 
 def main():
@@ -376,11 +459,13 @@ def main():
     arguments.add_argument("--steps", type=int, default=300_000, help="of every run (default: 300,000)")
     arguments.add_argument("--blocks", type=int, default=50, help="parts over which returns are averaged (default: 50)")
     arguments.add_argument("--limit", type=float, default=math.inf, help="seconds after which no part is begun")
+    arguments.add_argument("--one-by-one", action="store_true", help="by the step compiler, in the tasks' own sizes")
     arguments.add_argument("--out", type=Path, help="JSON file for the curves")
     args = arguments.parse_args()
     plan = json.loads(args.plan.read_text())
-    rows = search(plan, args.steps, args.blocks, args.limit)
-    show(rows)
+    rows = (search_one_by_one if args.one_by_one else search)(plan, args.steps, args.blocks, args.limit)
+    if not args.one_by_one:
+        show(rows)
     if args.out is not None:
         args.out.write_text(json.dumps({"plan": plan, "steps": args.steps, "rows": rows}))
 

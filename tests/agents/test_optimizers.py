@@ -43,13 +43,32 @@ def test_without_a_bound_it_is_rmsprop():
         np.testing.assert_allclose(step["a"], expected, rtol=1e-5)
 
 
+def test_after_a_calm_a_step_is_as_long_as_the_largest_errors_allow():
+    """The mean square has faded to 1/100 of what it was; the largest of it has not, but for φ."""
+    decay, fading, calm = 0.9, 0.999, 60
+    optimizer = BoundedRMS(0.01, overshoot=0.0, decay=decay, fading=fading)
+    state, v, u = optimizer.init(DIRECTION), 0.0, 0.0
+    for k in range(1, 120 + calm):
+        size = 1.0 if k < 120 else 0.001
+        step, state = optimizer.update({name: size * d for name, d in DIRECTION.items()}, TRACES, ERRORS, state)
+        v = decay * v + (1 - decay) * (size * 3.0) ** 2
+        u = max(fading * u, v)
+    assert u > 100 * v and float(state.largest["a"][0]) == pytest.approx(u, rel=1e-4)
+    np.testing.assert_allclose(step["a"][0], 0.01 * 0.003 / np.sqrt(u), rtol=1e-3)
+    after, _ = optimizer.update(DIRECTION, TRACES, ERRORS, state)
+    plain = BoundedRMS(0.01, overshoot=0.0, decay=decay)
+    assert float(after["a"][0]) < 0.0105 < 0.03 < float(plain.update(DIRECTION, TRACES, ERRORS, state)[0]["a"][0])
+
+
 def test_optax_goes_along_the_direction():
     optimizer = Optax(optax.sgd(0.5))
     step, _ = optimizer.update(DIRECTION, TRACES, ERRORS, optimizer.init(DIRECTION))
     np.testing.assert_allclose(step["a"], [1.5, -2.0])
 
 
-@pytest.mark.parametrize("options", [{"rate": -1.0}, {"overshoot": -0.1}, {"decay": 1.5}, {"epsilon": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"rate": -1.0}, {"overshoot": -0.1}, {"decay": 1.5}, {"epsilon": 0.0}, {"fading": 1.1}]
+)
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         BoundedRMS(**options)
