@@ -11,6 +11,7 @@ as well. DataSketches: one call an item, which is all that its package offers.
 """
 
 import argparse
+import importlib.util
 import concurrent.futures
 import json
 import os
@@ -129,6 +130,8 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=1_000)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if importlib.util.find_spec("datasketches") is None:
+        parser.error("DataSketches is measured beside it: pip install datasketches")
     with tempfile.TemporaryDirectory() as here:
         files = write(Path(here), args.rows)
         runs: dict[str, Callable[[], Any]] = {
