@@ -11,8 +11,8 @@ as well. DataSketches: one call an item, which is all that its package offers.
 """
 
 import argparse
-import importlib.util
 import concurrent.futures
+import importlib.util
 import json
 import os
 import sys
