@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -191,9 +190,8 @@ def test_the_driver_is_killed(tmp_path):
     script = tmp_path / "drive.py"
     script.write_text(code)
     driver = subprocess.Popen([sys.executable, script], start_new_session=True)
-    journal, deadline = sweep.journal_of(out), time.monotonic() + 120
-    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"unit") < 3):
-        time.sleep(0.1)
+    journal = sweep.journal_of(out)
+    commands.wait_for(lambda: journal.exists() and journal.read_bytes().count(b"unit") >= 3, driver)
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
     works = {str(k): functools.partial(math.sqrt, float(k)) for k in range(6)}
@@ -222,19 +220,12 @@ def test_workers_end_with_their_driver(tmp_path):
     script, said = tmp_path / "drive.py", [tmp_path / "a", tmp_path / "b"]
     script.write_text(WAITING)
     driver = subprocess.Popen([sys.executable, script, *said], env=commands.environment())
-    wait_for(lambda: all(path.exists() and path.read_text().endswith("\n") for path in said))
+    commands.wait_for(lambda: all(path.exists() and path.read_text().endswith("\n") for path in said))
     workers = [int(path.read_text()) for path in said]
     assert all(alive(worker) for worker in workers)
     driver.kill()
     driver.wait()
-    wait_for(lambda: not any(alive(worker) for worker in workers))
-
-
-def wait_for(what):
-    deadline = time.monotonic() + 120
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    commands.wait_for(lambda: not any(alive(worker) for worker in workers))
 
 
 def alive(process):
