@@ -15,6 +15,7 @@ import numpy as np
 from recollect.errors import RecollectError
 
 BATCH = 131_072  # rows read together
+TEXT_BLOCK = 1 << 22  # bytes of text read together
 PIECE = 4_194_304  # rows of a piece, where the format can be cut: a Parquet file is shared out among workers by these
 
 FORMATS = {
@@ -28,6 +29,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+_WAY_OUT = "; a column (they count from #0) has the type of its first rows, and --columns leaves out one that changes"
 PROBABILITY, WEIGHT = "inclusion_probability", "horvitz_thompson_weight"  # columns that a sample has besides
 COMPRESSED = (".gz", ".bz2", ".zst")  # endings of text formats that are unpacked as they are read
 
@@ -170,7 +172,8 @@ def batches(
     try:
         yield from _batches(piece, columns, number, source, rows or BATCH)
     except (pa.ArrowException, OSError) as error:
-        raise RecollectError(f"{piece.path}: {_first_line(error)}") from error
+        way = _WAY_OUT if columns is None and "CSV conversion error" in str(error) else ""
+        raise RecollectError(f"{piece.path}: {_first_line(error)}{way}") from error
     except KeyError as error:
         raise RecollectError(f"{piece.path}: no column {error.args[0]!r}") from error
 
@@ -197,25 +200,27 @@ def _batches(piece: Piece, columns: list[str] | None, number: str | None, source
 def _text_reader(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Any:
     import pyarrow as pa
 
-    block = 1 << 22
     if piece.format == "jsonl":
         from pyarrow import json
 
         schema = pa.schema([(number, pa.float64())]) if number else None
         return json.open_json(
             source or piece.path,
-            read_options=json.ReadOptions(use_threads=False, block_size=block),
+            read_options=json.ReadOptions(use_threads=False, block_size=TEXT_BLOCK),
             parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
         )
     from pyarrow import csv
 
+    types = {number: pa.float64()} if number else {}
+    if columns is not None and not columns:  # rows are counted: their first column will do, whatever it holds
+        with _text_reader(piece, None, None, source) as reader:
+            columns = list(reader.schema.names[:1])
+        types = {name: pa.binary() for name in columns}
     return csv.open_csv(
         source or piece.path,
-        read_options=csv.ReadOptions(use_threads=False, block_size=block),
+        read_options=csv.ReadOptions(use_threads=False, block_size=TEXT_BLOCK),
         parse_options=csv.ParseOptions(delimiter="\t" if piece.format == "tsv" else ",", newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            column_types={number: pa.float64()} if number else None, include_columns=columns or None
-        ),
+        convert_options=csv.ConvertOptions(column_types=types, include_columns=columns),
     )
 
 
