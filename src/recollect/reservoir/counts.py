@@ -67,7 +67,7 @@ def positives(weights):
     return positive, valid
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")  # of a chunk, 16 groups: too short to let go of Python's lock
 def tally(weights, bins, every):
     """Count positive weights by size, to about 1 %, looking at one group of 64 in so many."""
     bits = weights.view(np.int64)
@@ -267,7 +267,7 @@ def _added_up(sums):
     return cumulative, total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")  # too short to let go of Python's lock, which would take longer to get back
 def _split(a, b, k, rng):
     """How many of k items beyond those that both parts surely give come from a; −1 if there are not so many."""
     low, high = max(0, k - len(b) + 1), min(len(a) - 1, k)

@@ -3,6 +3,7 @@
 pyarrow comes with ``recollect[tables]`` and is imported where it is used.
 """
 
+import functools
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from recollect.errors import RecollectError
 
 BATCH = 131_072  # rows read together
 TEXT_BLOCK = 1 << 22  # bytes of text read together
+READ = 1 << 18  # bytes of Parquet read together: pages of a map, which threads share, take longer to come by
 PIECE = 4_194_304  # rows of a piece, where the format can be cut: a Parquet file is shared out among workers by these
 
 FORMATS = {
@@ -110,25 +112,39 @@ def pieces_of(path: str, given: str | None = None, rows: int = PIECE) -> list[Pi
 
 def group_sizes(piece: Piece) -> list[int]:
     """How many rows each group of a Parquet file has."""
-    with _opened(piece.path) as file:
-        return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+    footer = _footer(piece.path)
+    return [footer.row_group(g).num_rows for g in range(footer.num_row_groups)]
 
 
 def holds_only(piece: Piece, weight: str | None, columns: tuple[str, ...] | None) -> bool:
     """Whether the rows that are asked for consist of their weight alone, a float64, so that none need be read."""
     if piece.format != "parquet" or weight is None:
         return False
-    with _opened(piece.path) as file:
-        schema = file.schema_arrow
+    schema = _footer(piece.path).schema.to_arrow_schema()
     return list(columns or schema.names) == [weight] and schema.field(weight).type == pyarrow().float64()
 
 
-def _opened(path: str) -> Any:
+def _footer(path: str) -> Any:
+    """What the end of a Parquet file tells of it, kept for the stages of all of its pieces."""
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise RecollectError(f"{path}: {_first_line(error)}") from error
+    return _footer_of(path, state.st_size, state.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _footer_of(path: str, size: int, changed: int) -> Any:
+    with _opened(path, None) as file:
+        return file.metadata
+
+
+def _opened(path: str, footer: Any) -> Any:
     pa = pyarrow()
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path, memory_map=True)
+        return pq.ParquetFile(path, metadata=footer, pre_buffer=False, buffer_size=READ)
     except (pa.ArrowException, OSError) as error:
         raise RecollectError(f"{path}: {_first_line(error)}") from error
 
@@ -137,8 +153,7 @@ def schema_of(piece: Piece, columns: tuple[str, ...] | None = None) -> Any:
     """The columns of a file with their types, as far as its first rows tell."""
     pa = pyarrow()
     if piece.format == "parquet":
-        with _opened(piece.path) as file:
-            found = file.schema_arrow
+        found = _footer(piece.path).schema.to_arrow_schema()
         require(found.names, list(columns or ()), piece.path)
         return found if columns is None else pa.schema([found.field(name) for name in columns])
     wanted = None if columns is None else list(columns)
@@ -180,7 +195,7 @@ def batches(
 
 def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any, rows: int) -> Iterator[Any]:
     if piece.format == "parquet":
-        with _opened(piece.path) as file:
+        with _opened(piece.path, _footer(piece.path)) as file:
             require(file.schema_arrow.names, columns, piece.path)
             start, end = piece.groups or (0, file.metadata.num_row_groups)
             yield from file.iter_batches(rows, row_groups=range(start, end), columns=columns, use_threads=False)
@@ -293,8 +308,8 @@ def _floats(column: Any, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     kind = column.type
-    if kind == pa.float64() and not column.null_count:
-        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+    if kind == pa.float64() and isinstance(column, pa.Array) and len(column) and not column.null_count:
+        return np.frombuffer(column.buffers()[1], np.float64, len(column), 8 * column.offset)
     refuse_unless_numbers(kind, name)
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
