@@ -3,12 +3,12 @@
     python benchmarks/sample.py --rows 96000000 --out benchmarks/sample.json
 
 Reading: pyarrow reads the weight column of the same Parquet files, as a table (``read_table``) and in batches that
-are thrown away at once (``batches``), on one thread. Times are the processor time of the process, which other work on
-the machine changes less than the clock. Two workers are compared with one by the clock, which needs an idle machine;
-beside them is what the machine allows: two processes at once, each of which does all of one worker's work and shares
-nothing with the other, over one of them alone. Rounds take turns; a ratio is that of two times of one round, and the
-median over rounds is shown with the least and the largest. The load of the machine is shown as well. DataSketches:
-one call an item, which is all that its package offers.
+are thrown away at once (``batches``), on one thread; one worker samples them. Times are the processor time of the
+process, which other work on the machine changes less than the clock. Two workers are compared with one by the clock,
+which needs an idle machine; beside them is what the machine allows: two processes at once, each of which does all of
+one worker's work and shares nothing with the other, over one of them alone. Rounds take turns; a ratio is that of two
+times of one round, and the median over rounds is shown with the least and the largest. The load of the machine is
+shown as well. DataSketches: one call an item, which is all that its package offers.
 """
 
 import argparse
@@ -32,19 +32,20 @@ import pyarrow.parquet as pq
 from recollect.reservoir import pieces, scans, stages, tables
 
 FILES = 4
+BOTH = "read_table, both columns"
 KINDS = ("price", "csv")  # of files, for two workers
 
 
 def write(folder: Path, rows: int) -> dict[str, list[str]]:
-    """Files of prices alone, of prices beside an id, and a CSV of fewer rows."""
+    """Files of prices alone, one of prices beside an id, and CSV of fewer rows."""
     rng = np.random.default_rng(0)
     found: dict[str, list[str]] = {"price": [], "price and id": [], "csv": []}
     for k in range(FILES):
         price = rng.lognormal(3.0, 1.0, rows // FILES)
-        for kind, columns in (
-            ("price", {"price": price}),
-            ("price and id", {"price": price, "id": np.arange(len(price))}),
-        ):
+        ways = {"price": {"price": price}} | (
+            {} if k else {"price and id": {"price": price, "id": np.arange(len(price))}}
+        )
+        for kind, columns in ways.items():
             path = folder / f"{kind.replace(' ', '-')}-{k}.parquet"
             pq.write_table(pa.table(columns), path, row_group_size=1 << 20)
             found[kind].append(str(path))
@@ -105,14 +106,18 @@ class Twins:
     def run(self, number: int) -> None:
         """Let so many of them work at once."""
         for end in self.ends[:number]:
-            end.send(None)
+            end.send(True)
         for end in self.ends[:number]:
             end.recv()
 
+    def stop(self) -> None:
+        """Let them go."""
+        for end in self.ends:
+            end.send(False)
+
 
 def _twin(end: Any, paths: list[str], n: int) -> None:
-    while True:
-        end.recv()
+    while end.recv():
         sample(paths, n, 1)
         end.send(None)
 
@@ -142,7 +147,7 @@ def main() -> None:
     """Print the table, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=96_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("-n", type=int, default=1_000)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -156,24 +161,30 @@ def main() -> None:
         }
         for n in (args.n, 10 * args.n):
             runs[f"sample n={n}"] = lambda n=n: sample(files["price"], n, 1)
-        runs[f"sample n={args.n}, another column"] = lambda: sample(files["price and id"], args.n, 1)
-        runs["read_table, both columns"] = lambda: read_table(files["price and id"], ["price", "id"])
+        other = f"sample n={args.n}, another column"
+        runs[other] = lambda: sample(files["price and id"], args.n, 1)
+        runs[BOTH] = lambda: read_table(files["price and id"], ["price", "id"])
         processor = in_turns(runs, time.process_time, args.rounds)
         clocks: dict[str, Callable[[], Any]] = {}
-        for kind in KINDS:
-            twins = Twins(files[kind], args.n)
+        pairs = {kind: Twins(files[kind], args.n) for kind in KINDS}
+        for kind, twins in pairs.items():
             for number in (1, 2):
                 clocks[f"{kind}, {number}"] = lambda kind=kind, number=number: sample(files[kind], args.n, number)
                 clocks[f"{kind}, twins, {number}"] = lambda twins=twins, number=number: twins.run(number)
         clock = in_turns(clocks, time.perf_counter, args.rounds)
-    sampled = [name for name in processor if name.startswith("sample")]
+        for twins in pairs.values():
+            twins.stop()
+    sampled = [f"sample n={n}" for n in (args.n, 10 * args.n)]
+    sizes = {name: args.rows // FILES if "column" in name else args.rows for name in processor}
     found = {
         "rows": args.rows,
+        "rows_with_another_column": args.rows // FILES,
         "rounds": args.rounds,
         "load": os.getloadavg(),
-        "nanoseconds_a_row": {name: float(np.median(taken)) / args.rows * 1e9 for name, taken in processor.items()},
+        "nanoseconds_a_row": {name: float(np.median(taken)) / sizes[name] * 1e9 for name, taken in processor.items()},
         "read_table_over_sampling": {name: ratio(processor["read_table"], processor[name]) for name in sampled},
         "batches_over_sampling": {name: ratio(processor["batches"], processor[name]) for name in sampled},
+        "read_table_over_sampling, both columns": ratio(processor[BOTH], processor[other]),
         "two_workers_over_one": {k: ratio(clock[f"{k}, 1"], clock[f"{k}, 2"]) for k in KINDS},
         "two_processes_that_share_nothing_over_one": {
             k: [2 * x for x in ratio(clock[f"{k}, twins, 1"], clock[f"{k}, twins, 2"])] for k in KINDS

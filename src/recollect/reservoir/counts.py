@@ -282,7 +282,7 @@ def split(a: Counts, b: Counts, k: int, rng: np.ndarray) -> int:
     drawn = _split(a.mass, b.mass, k - a.first - b.first, rng)
     if drawn < 0:
         raise ArithmeticError(f"{k} items cannot be shared out among parts whose vectors end before that")
-    return a.first + drawn
+    return a.first + int(drawn)
 
 
 class Tree:

@@ -44,8 +44,9 @@ class Options(NamedTuple):
 
 def chunks(piece: Piece, options: Options, cache: Cache | None, tell: Tell = silent) -> Iterator[np.ndarray]:
     """The weights of a piece in runs of ``CHUNK`` rows, however its batches were cut."""
-    if cache is not None and cache.weights.get(piece):
-        for own in cache.weights[piece]:
+    kept = None if cache is None else cache.weights.get(piece)
+    if kept:
+        for own in kept:
             tell(0)
             yield own
         return
