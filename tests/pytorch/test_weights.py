@@ -94,6 +94,7 @@ def test_a_damaged_file_is_refused(tmp_path):
         rt.load_weights(tmp_path / "none.safetensors")
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path, monkeypatch):
     """Every block of Python in docs/torch.md, in order."""
     monkeypatch.chdir(tmp_path)

@@ -28,6 +28,7 @@ def many():
     return reports_of(range(6))
 
 
+@pytest.mark.slow
 def test_reports_and_result(many):
     *reports, result = many
     assert reports and all(isinstance(r, Progress) for r in reports) and isinstance(result, Result)
@@ -41,6 +42,7 @@ def test_reports_and_result(many):
     assert np.isnan(result.write_weights).all()
 
 
+@pytest.mark.slow
 def test_company_changes_nothing(many, monkeypatch):
     """Not a bit, though the loops of a block of runs are as long as the longest of their episodes."""
     for seeds in ((4,), (5, 4)):
@@ -53,6 +55,7 @@ def test_company_changes_nothing(many, monkeypatch):
     assert len(slow) > len(many) and bits(slow[-1], 2) == bits(many[-1], 2)
 
 
+@pytest.mark.slow
 def test_a_call_grows_to_what_half_a_second_allows(many):
     taken = np.diff([0, *(report.steps for report in many[:-1])])
     growing = taken[:-1]  # the last call has what is left
