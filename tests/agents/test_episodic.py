@@ -15,7 +15,7 @@ from recollect.agents.convolution import Convolution
 from recollect.agents.distributions import MultiCategorical
 from recollect.agents.episodic import NETWORKS, PRESETS, Decision, EpisodicActorCritic
 from recollect.agents.networks import Layer
-from tiers import slow
+from tiers import first_quick, slow
 
 S, A = 4, 3  # size of an observation, number of actions
 SMALL = EpisodicActorCritic(
@@ -706,9 +706,9 @@ def test_credit_stays_finite_where_the_weight_underflows(state, estimator):
         assert np.isfinite(after.memory.log_weights).all()
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("bad", first_quick([np.nan, np.inf]))
 @pytest.mark.parametrize("where", ["reward", "observation"])
-@pytest.mark.parametrize("estimator", ["queried", "every"])
+@pytest.mark.parametrize("estimator", first_quick(["queried", "every"]))
 def test_bad_numbers_leave_the_parameters_alone(bad, where, estimator, state):
     """A bad reward or observation leaves no trace in the parameters; the next episode learns again."""
     agent = SMALL.replace(estimator=estimator)

@@ -95,6 +95,7 @@ def test_its_parameters_go_back(name):
     assert sorted(gaps)[-1] == pytest.approx(1.0) and sorted(gaps)[-2] < 1e-6
 
 
+@pytest.mark.slow
 def test_a_state_goes_out_and_in():
     policy = rt.Policy.from_agent(AGENTS["default"], started(AGENTS["default"]))
     state = policy(torch.randn(2, 4), policy.initial_state(2)).state.to("cpu")
@@ -118,6 +119,7 @@ def test_every_agent_has_a_module_or_is_told_which_have(agent):
         rt.EpisodicPolicy.from_agent(agent, state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "message"),
     [

@@ -80,6 +80,7 @@ def test_the_same_again(base):
     assert len({returns.tobytes() for returns in base.returns}) == 3, "seeds differ"
 
 
+@pytest.mark.slow
 def test_hyperparameters_may_differ_from_run_to_run(base):
     """An array with one entry a seed: each run equals that of the number alone."""
     spread = run(AGENT.replace(learning_rate=np.array([0.01, 0.02, 0.05]), entropy=np.array([0.0, 0.0003, 0.1])))

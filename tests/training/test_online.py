@@ -278,6 +278,7 @@ def test_independent_copies_are_as_alone(tmp_path):
     assert [row["seed"] for row in rows] == [7, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(gym.vector.AutoresetMode))
 def test_vector_environments_in_every_mode_of_restarting(mode, tmp_path):
     """Each copy sees whole episodes: none is learned across, whatever the way to restart."""

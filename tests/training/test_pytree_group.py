@@ -8,6 +8,7 @@ from recollect import RecurrentActorCritic, SecretInformant
 from recollect.training import batch, pytree_group
 from recollect.training.reports import Progress, Result
 
+pytestmark = pytest.mark.slow
 ENV = SecretInformant(3, 1)
 
 
@@ -28,7 +29,6 @@ def many():
     return reports_of(range(6))
 
 
-@pytest.mark.slow
 def test_reports_and_result(many):
     *reports, result = many
     assert reports and all(isinstance(r, Progress) for r in reports) and isinstance(result, Result)
@@ -42,7 +42,6 @@ def test_reports_and_result(many):
     assert np.isnan(result.write_weights).all()
 
 
-@pytest.mark.slow
 def test_company_changes_nothing(many, monkeypatch):
     """Not a bit, though the loops of a block of runs are as long as the longest of their episodes."""
     for seeds in ((4,), (5, 4)):
@@ -55,7 +54,6 @@ def test_company_changes_nothing(many, monkeypatch):
     assert len(slow) > len(many) and bits(slow[-1], 2) == bits(many[-1], 2)
 
 
-@pytest.mark.slow
 def test_a_call_grows_to_what_half_a_second_allows(many):
     taken = np.diff([0, *(report.steps for report in many[:-1])])
     growing = taken[:-1]  # the last call has what is left
@@ -79,7 +77,6 @@ def test_a_run_that_takes_too_long_is_ended():
     assert result.steps[0] == 700 and not result.finished[0] and np.isnan(result.returns[0, -1])
 
 
-@pytest.mark.slow
 def test_the_baseline_learns_to_remember():
     """A chain of three, one informative state: guessing gives 1/3."""
     result = reports_of(range(4), episodes=6000, bins=6, learning_rate=0.003)[-1]

@@ -144,6 +144,7 @@ def test_code_is_kept_on_disk_and_made_again_where_it_is_damaged(tmp_path, monke
     cache.put("a", b"code")
 
 
+@pytest.mark.slow
 def test_programs_are_small(tmp_path):
     """Code does not grow with the number of units: loops stay loops."""
     sizes = []
