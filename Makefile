@@ -2,11 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
+PYTEST := $(BIN)/python -m pytest --dist worksteal
+# Lint and types take one core while tests take the other; each target's output comes in one piece, but for that of
+# pytest, which a leading + has told as it comes.
+BOTH := $(MAKE) --no-print-directory --jobs 2 --output-sync=target
 # Bytecode is kept, whatever the shell says: without it every process compiles the package and every test again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check quick test test-browser viewer lint fuzz docs clean
+.PHONY: demo check quick test everything test-ray test-browser viewer lint fuzz docs clean
 
 demo: $(READY)
 	rm -rf demo
@@ -14,14 +17,22 @@ demo: $(READY)
 
 # Before every commit: lint and types, and beside them the quick tier.
 check: $(READY)
-	$(MAKE) --no-print-directory --jobs 2 lint quick
+	$(BOTH) lint quick
 
 quick: $(READY)
-	$(PYTEST) -m quick $(PYTEST_ARGS)
+	+$(PYTEST) -n 2 -m quick $(PYTEST_ARGS)
 
-# Everything that this machine can run.
-test: lint
-	$(PYTEST) $(PYTEST_ARGS)
+# Everything that this machine can run, of Ray one cluster.
+test: $(READY)
+	$(BOTH) lint everything
+
+# Three workers for two cores: some of these tests wait for other processes.
+everything: $(READY)
+	+$(PYTEST) -n 3 -m "not ray" $(PYTEST_ARGS)
+
+# All clusters of Ray: one that loses workers and a node, one without memory, one by its address, and Ray Data.
+test-ray: $(READY)
+	$(BIN)/python -m pytest tests/studies/test_ray.py tests/cli/test_recipes.py $(PYTEST_ARGS)
 
 # The page in a real browser: Debian's Chromium, driven by Playwright, which needs none of its own.
 test-browser: $(READY)

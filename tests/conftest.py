@@ -6,8 +6,8 @@ that tests start, and for the next time; what takes no time to compile as well, 
 XLA compiles without optimising, and with the older of its two code generators for CPUs: programs half as fast, made in
 a quarter of the time, and most run once. ``XLA_FLAGS= make test`` has them compiled as they are for users.
 
-Tiers: a test is in the quick one unless it is marked ``slow``, ``gpu`` or ``browser``; ``make check`` runs that tier,
-``make test`` all that the machine can.
+Tiers: a test is in the quick one unless it is marked ``slow``, ``ray``, ``gpu`` or ``browser``; ``make check`` runs
+that tier, ``make test`` all that the machine can, but for the further clusters of Ray.
 """
 
 import gc
@@ -22,6 +22,7 @@ SETTINGS = {
     "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "jax"),
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": 0,
+    "jax_traceback_in_locations_limit": 0,  # lines of source in every operation of a program that nobody reads
 }
 os.environ.setdefault("RECOLLECT_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "code"))
 for name, value in SETTINGS.items():
@@ -33,7 +34,7 @@ if jaxlib.version.__version_info__[:2] == (0, 10):  # XLA ends the process at a 
     flags = ["--xla_backend_optimization_level=0", *(f"--xla_cpu_{flag}" for flag in quickly)]
     os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
-TIERS = ("slow", "gpu", "browser")
+TIERS = ("slow", "ray", "gpu", "browser")
 FIRST = ("test_package.py", "test_ray.py", "test_recipes.py", "test_kill.py", "test_docs.py", "test_examples.py")
 """Files whose tests wait for other processes for long: begun first, they do not keep the last worker waiting."""
 
@@ -50,3 +51,4 @@ def pytest_collection_finish() -> None:
     """What was imported stays, and need not be looked through for garbage again and again while JAX traces."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

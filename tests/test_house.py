@@ -96,6 +96,7 @@ def test_the_front_stays_small():
     assert len(list(SOURCE.glob("*.py"))) <= 10
 
 
+@pytest.mark.slow
 def test_no_room_takes_a_public_name():
     """A package called ``train`` would take the place of ``recollect.train`` when any of its modules is imported."""
     import recollect

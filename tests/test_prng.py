@@ -124,6 +124,7 @@ def draw(key):
     return jax.random.normal(first, (3,)), jax.random.categorical(second, jnp.zeros(5)), jax.random.bits(key, (5,))
 
 
+@pytest.mark.slow
 def test_mapped_equals_looped_equals_compiled():
     keys = jax.random.split(prng.key(2), 4)
     looped = [draw(k) for k in keys]

@@ -60,6 +60,7 @@ def test_out_of_time_a_run_may_end(rivals):
 JOB = {"task": "t-maze-10", "agent": "torch-actor-critic", "seed": 0, "steps": 500, "limit": None}
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_a_row(rivals):
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
     row = rivals.run(JOB)

@@ -9,6 +9,7 @@ from recollect.envs.making import make
 from recollect.envs.t_maze import CORRIDOR, JUNCTION, TMazeEnv
 from recollect.errors import FileError
 from recollect.wrappers import Recall, RecallLearner
+from tiers import first_quick
 
 
 def maze(length=3, **options):
@@ -20,7 +21,7 @@ def test_it_keeps_to_gymnasiums_rules():
     check_env(maze(), skip_render_check=True)
 
 
-@pytest.mark.parametrize("env_id", ["popgym-RepeatFirstEasy-v0", "bsuite/memory_len/0", "CartPole-v1"])
+@pytest.mark.parametrize("env_id", first_quick(["CartPole-v1", "popgym-RepeatFirstEasy-v0", "bsuite/memory_len/0"]))
 def test_spaces_of_other_suites_become_vectors_with_zeros_in_them(env_id):
     env = Recall(make(env_id), 2)
     observation, _ = env.reset(seed=0)
@@ -66,6 +67,7 @@ def test_the_same_seed_recalls_the_same():
     assert not np.array_equal(run(1), run(2))
 
 
+@pytest.mark.slow
 def test_it_learns_to_recall_the_cue_for_a_policy_that_uses_it():
     """A fixed policy that does what the recalled cue says, at the junction: rewards tell the query what to recall."""
     env = maze(length=4, seed=0)
@@ -147,6 +149,7 @@ def test_options_are_those_of_the_agent():
         maze(normalize_rewards="yes")
 
 
+@pytest.mark.slow
 def test_what_was_learned_can_be_saved(tmp_path):
     env = maze()
     env.reset(seed=0)

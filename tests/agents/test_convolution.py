@@ -32,6 +32,7 @@ def test_a_convolution_by_hand():
     np.testing.assert_allclose(encoder.apply((kernel, last), x), np.tanh(2 * x), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_agent_learns_through_it_and_remembers_features():
     agent = EpisodicActorCritic(memory_size=2, hidden=4, pictures=Convolution(SHAPE, features=3, channels=2))
     rng = np.random.default_rng(0)
@@ -49,6 +50,7 @@ def test_the_agent_learns_through_it_and_remembers_features():
     assert min(jax.tree.leaves(moved)) > 0
 
 
+@pytest.mark.slow
 def test_the_encoders_gradient_is_that_of_the_scores():
     """One step without traces: the encoder moves by the rate times δ times the gradient of the sum of scores."""
     agent = EpisodicActorCritic(

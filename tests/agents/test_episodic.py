@@ -15,6 +15,7 @@ from recollect.agents.convolution import Convolution
 from recollect.agents.distributions import MultiCategorical
 from recollect.agents.episodic import NETWORKS, PRESETS, Decision, EpisodicActorCritic
 from recollect.agents.networks import Layer
+from tiers import first_quick, slow
 
 S, A = 4, 3  # size of an observation, number of actions
 SMALL = EpisodicActorCritic(
@@ -567,7 +568,11 @@ def usual():
     return {life: life(SMALL) for life in (short_life, compiled_life)}
 
 
-@pytest.mark.parametrize("option", [*FLOATS, *CHOICES])
+# Numbers have one program in common; every choice is one of its own.
+OWN_PROGRAM = [option for option in (*FLOATS, *CHOICES) if option in CHOICES or option in NEEDS]
+
+
+@pytest.mark.parametrize("option", [*(k for k in FLOATS if k not in NEEDS), *slow(OWN_PROGRAM)])
 def test_every_option_does_something(option, usual):
     changed = SMALL.replace(**{option: {**FLOATS, **CHOICES}[option]})
     assert getattr(changed, option) != getattr(SMALL, option)
@@ -701,9 +706,9 @@ def test_credit_stays_finite_where_the_weight_underflows(state, estimator):
         assert np.isfinite(after.memory.log_weights).all()
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("bad", first_quick([np.nan, np.inf]))
 @pytest.mark.parametrize("where", ["reward", "observation"])
-@pytest.mark.parametrize("estimator", ["queried", "every"])
+@pytest.mark.parametrize("estimator", first_quick(["queried", "every"]))
 def test_bad_numbers_leave_the_parameters_alone(bad, where, estimator, state):
     """A bad reward or observation leaves no trace in the parameters; the next episode learns again."""
     agent = SMALL.replace(estimator=estimator)
@@ -753,7 +758,7 @@ LATE = world((0, (3, 1, 3), 0.0), (1, 2, 0.0), (1, -1, 1.0), (1, 4, 0.0), (1, -1
 ENDLESS = world((0, 1, 0.6), (1, 0, 0.0))
 
 
-@jax.jit
+@functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 2})
 @jax.vmap
 def _live(agent, world, starts, key):
     """6,000 steps; the state at the end and the mean return over the last 1,000 steps."""
@@ -884,6 +889,7 @@ def test_average_reward_bootstraps_without_discount(state):
     assert float(after.reward_rate) == pytest.approx(0.1 + delta, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_stored_states_are_encodings():
     """Recurrent: the observation beside h = tanh(W o + U h); what is stored tells what came before it."""
     agent = SMALL.replace(encoder="recurrent", encoding_size=5)
@@ -904,6 +910,7 @@ def test_stored_states_are_encodings():
     assert_equal(over.encoder[:2], start.encoder[:2])
 
 
+@pytest.mark.slow
 def test_projected_states_forget_the_past():
     agent = SMALL.replace(encoder="projection", encoding_size=5)
     start = agent.init(prng.key(0), S, A)

@@ -66,6 +66,7 @@ FIRST, SECOND = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]
 TWO_STEPS = [(FIRST, 0.0), (SECOND, 4.0)]
 
 
+@pytest.mark.slow
 def test_values_of_every_horizon():
     """Two states, a reward of 4 after the second: V_k is 4 there and 4 γ_k before, in units of the returns' spread."""
     agent = dataclasses.replace(SMALL, critic_optimizer=BoundedRMS(0.01))
@@ -92,6 +93,7 @@ def test_the_memory_and_the_units_end_with_the_episode():
     np.testing.assert_array_equal(state.previous, np.eye(ACTIONS)[int(action)])
 
 
+@pytest.mark.slow
 def test_watching_learns_nothing_and_remembers_the_same():
     agent = SMALL
     init, begin, update = compiled(agent)
@@ -135,6 +137,7 @@ class Line:
         return affine(layer, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -158,6 +161,7 @@ def test_parts_can_be_exchanged(changes):
         assert any(bool((a != b).any()) for a, b in leaves)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("actions", "outputs", "features"), [(MultiCategorical((2, 3)), 5, 5), (Gaussian(2), 4, 2)], ids=["multi", "box"]
 )

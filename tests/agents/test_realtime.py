@@ -48,6 +48,7 @@ def test_with_fixed_parameters_both_see_the_same_gradient():
     assert any(np.max(leaf) > 1e-9 for leaf in jax.tree.leaves(forward[-1][0].optimizer.nu.gru))
 
 
+@pytest.mark.slow
 def test_the_sensitivity_ends_with_the_episode():
     agent = RealTimeActorCritic(**OPTIONS)
     state, _ = lives(agent, 3, 0.01)[-1]

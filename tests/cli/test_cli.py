@@ -87,6 +87,7 @@ def test_bench_reservoir(capsys):
     assert report["add_nanoseconds"]["median"] > 0
 
 
+@pytest.mark.slow
 def test_inclusion(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plots, "draw_inclusion", functools.partial(plots.draw_inclusion, runs=200))
     assert cli.main(["lab", "inclusion", "--out", str(tmp_path / "a folder")]) == 0

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
+CASES = [
+    pytest.param("dask", "dask", marks=pytest.mark.slow),
+    pytest.param("ray-data", "ray", marks=pytest.mark.ray),
+    pytest.param("spark", "pyspark", marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize(("name", "package"), [("dask", "dask"), ("ray-data", "ray"), ("spark", "pyspark")])
+@pytest.mark.parametrize(("name", "package"), CASES)
 def test_a_recipe_gives_what_one_machine_gives(name, package):
     if importlib.util.find_spec(package) is None or importlib.util.find_spec("pandas") is None:
         pytest.skip(f"{package} or pandas is not installed")

@@ -80,6 +80,7 @@ def test_the_same_bytes_whoever_does_it(table, tmp_path, monkeypatch):
     assert a == b == c != d
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [64, 131072])
 def test_the_law_over_files(tmp_path, monkeypatch, chunk):
     """Subsets over files of one row and of several, some without weight; through all stages."""
@@ -374,6 +375,7 @@ def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch,
     assert hits.sum() == 40 * runs and abs(np.sum(z**2) - 2000) < 6 * math.sqrt(2 * 2000)
 
 
+@pytest.mark.slow
 def test_rows_drawn_while_weights_are_at_hand(tmp_path, monkeypatch):
     """The law of subsets where blocks draw beforehand, also where too few of those rows are different."""
     monkeypatch.setattr(scans, "RISK", math.inf)

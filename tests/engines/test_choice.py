@@ -15,6 +15,7 @@ from recollect.engines.compiled_host import CompiledHost
 from recollect.engines.compiler import cuda_driver
 from recollect.envs.signed_informant import SignedInformant
 from recollect.training.batch import train
+from tiers import first_quick, slow
 
 ENV = SecretInformant(length=2, actions=2)
 
@@ -78,12 +79,16 @@ def test_training_takes_the_fastest_and_says_why_not_another(agent, env, options
     ("agent", "copies", "shared", "engine", "why"),
     [
         (EpisodicActorCritic(), 1, False, "cpu", None),
-        (RecurrentActorCritic(), 3, False, "cpu", None),
-        (EpisodicActorCritic(activation="relu", forgetting=0.1), 3, True, "cpu", None),
-        (Own(), 1, False, "cpu", None),
-        (named.make("reservoir"), 1, False, "cpu", None),
-        (named.make("memoryless"), 2, True, "cpu", None),
         (Spectral(), 1, False, "jax", "the step compiler does not know arrays of complex64"),
+        *slow(
+            [
+                (RecurrentActorCritic(), 3, False, "cpu", None),
+                (EpisodicActorCritic(activation="relu", forgetting=0.1), 3, True, "cpu", None),
+                (Own(), 1, False, "cpu", None),
+                (named.make("reservoir"), 1, False, "cpu", None),
+                (named.make("memoryless"), 2, True, "cpu", None),
+            ]
+        ),
     ],
 )
 def test_a_learner_likewise(agent, copies, shared, engine, why):
@@ -126,7 +131,9 @@ def test_an_engine_that_is_none_is_refused():
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="with a GPU others are chosen")
-@pytest.mark.parametrize("agent", [EpisodicActorCritic(memory_size=2, hidden=4), RecurrentActorCritic(width=4)])
+@pytest.mark.parametrize(
+    "agent", first_quick([EpisodicActorCritic(memory_size=2, hidden=4), RecurrentActorCritic(width=4)])
+)
 def test_the_public_function_takes_the_compiled_loop_and_says_so(agent):
     result = train(agent, ENV, 20, (0, 1), bins=2)
     assert result.engine == "cpu" and result.finished.all() and "cuda" in result.passed_over

@@ -11,6 +11,7 @@ import pytest
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.engines import compiled, loop, packing
 from recollect.envs.secret_informant import SecretInformant
+from tiers import first_quick
 
 STEPS = 150
 LIMITS = (10**6, 3, 40, 10**6)
@@ -128,7 +129,7 @@ def test_runs_stop_at_their_episodes_or_steps(short_records):
     assert set(np.asarray(end.episode) == 4) == {True, False}, "runs should end either way"
 
 
-@pytest.mark.parametrize("case", [0, 2], ids=["reservoir", "fifo"])
+@pytest.mark.parametrize("case", first_quick([0, 2]), ids=["reservoir", "fifo"])
 def test_tables_there_and_back(case):
     """With the chances to drop among the other numbers, as on a GPU, and in a table of their own, as on a CPU."""
     env, _, agents, start = runs_of(case)

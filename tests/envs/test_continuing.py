@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from recollect import prng
 from recollect.agents.episodic import EpisodicActorCritic
@@ -30,6 +31,7 @@ def test_the_next_instance_begins_where_one_would_end():
     assert len({tuple(instances[k]) for k in (0, 4, 8)}) > 1
 
 
+@pytest.mark.slow
 def test_a_life_has_no_resets():
     """The memory has seen every step, and the rate is that of rewards: at most one in a shortest episode."""
     agent = EpisodicActorCritic(memory_size=1, hidden=4, objective="average", reset_memory=False, forgetting=0.5)

@@ -160,6 +160,7 @@ def test_right_actions_and_places_are_uniform_at_the_papers_sizes():
     assert stats.chisquare(np.bincount(fillers, minlength=6)).pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_jit_vmap_scan_agree_with_single_steps():
     env = SecretInformant(length=3, decisions=2)
     keys = jax.random.split(jax.random.key(7), 16)

@@ -27,6 +27,7 @@ def test_an_episode_by_hand():
         assert float(timestep.reward) == reward and bool(timestep.terminated) and not bool(timestep.truncated)
 
 
+@pytest.mark.slow
 def test_every_action_is_named_as_often_and_any_message_may_be_true():
     env = SignedInformant(actions=3, copies=2)
     states, _ = jax.vmap(env.reset)(jax.random.split(prng.key(0), 3000))

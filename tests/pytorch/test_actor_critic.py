@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pytorch.trained import drawn_from
 from recollect import EpisodicActorCritic, prng
 from recollect.engines.host import TimeStep
 
@@ -41,16 +42,20 @@ def put(module, layers, dtype):
         linear.bias.data = torch.tensor(np.array(layer.bias), dtype=dtype)
 
 
+@jax.jit
+def averaged(tree):
+    """Every copy's leaf replaced by the mean over the copies."""
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf.mean(0), leaf.shape), tree)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(torch.float64, id="float64"), pytest.param(torch.float32, id="float32", marks=pytest.mark.slow)],
-)
-@pytest.mark.parametrize(
-    ("n", "law", "estimator", "distinct", "surprise", "discount"),
+    ("n", "law", "estimator", "distinct", "surprise", "discount", "dtype"),
     [
-        (3, "reservoir", "queried", False, 0.03, 0.99),
-        pytest.param(2, "reservoir", "every", True, 0.3, 0.5, marks=pytest.mark.slow),
-        pytest.param(4, "uniform", "queried", True, 0.0, 1.0, marks=pytest.mark.slow),
+        (3, "reservoir", "queried", False, 0.03, 0.99, torch.float64),
+        (3, "reservoir", "queried", False, 0.03, 0.99, torch.float32),
+        (2, "reservoir", "every", True, 0.3, 0.5, torch.float64),
+        (4, "uniform", "queried", True, 0.0, 1.0, torch.float64),
     ],
 )
 def test_update_for_update_as_in_jax(example, n, law, estimator, distinct, surprise, discount, dtype):
@@ -106,8 +111,8 @@ def test_update_for_update_as_in_jax(example, n, law, estimator, distinct, surpr
         for step in range(steps):
             keys = jax.random.split(prng.key(step), (2, copies))
             states, chosen = begin(states, x, keys[0])
-            u = np.array(jax.vmap(lambda key: jax.random.uniform(key, (2,)))(keys[0]))[:, :1]
-            v = np.array(jax.vmap(lambda key: jax.random.uniform(key, (n + 3,), real))(keys[1]))
+            u = np.array(drawn_from(keys[0], 2))[:, :1]
+            v = np.array(drawn_from(keys[1], n + 3, real))
             uniforms = torch.tensor(np.concatenate([u, v], 1), dtype=dtype)
             _, recalled, state, info = ours.act(torch.tensor(x), state, torch.tensor(done), uniforms)
             np.testing.assert_allclose(recalled, states.decision.recalled, **close)
@@ -117,7 +122,7 @@ def test_update_for_update_as_in_jax(example, n, law, estimator, distinct, surpr
             timestep = TimeStep(x_next, reward, terminated, np.zeros(copies, bool))
             states, finite = update(states, timestep, keys[1])
             assert bool(finite.all())
-            mean = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf.mean(0), leaf.shape), states.params)
+            mean = averaged(states.params)
             states = states._replace(params=mean)
 
             chosen, terminated = torch.tensor(np.array(chosen)).long(), torch.tensor(terminated)

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pytorch.trained import drawn_from
 from recollect.reservoir import kernel as definition
+from tiers import first_quick
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch==2.13.0")
 kernel = pytest.importorskip("recollect.torch.kernel")
@@ -86,8 +88,8 @@ def test_weights_that_fade_by_enumeration():
     assert found == pytest.approx(product_law([w * math.exp(rho * t) for t, w in enumerate(weights)], 2), abs=1e-12)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=["float64", "float32"])
-@pytest.mark.parametrize("law", kernel.LAWS)
+@pytest.mark.parametrize("dtype", first_quick(TOLERANCE), ids=["float64", "float32"])
+@pytest.mark.parametrize("law", first_quick(kernel.LAWS))
 def test_step_for_step_as_in_jax(law, dtype):
     """Random weights of all sizes, weights that count as 0, ageing and clearing; the same uniforms from JAX's keys."""
     rng = np.random.default_rng(0)
@@ -111,7 +113,7 @@ def test_step_for_step_as_in_jax(law, dtype):
             log_weights[rng.random(batch) < 0.1] = rng.choice([-np.inf, np.nan, np.inf, 1e31])
             over, by = rng.random(batch) < 0.03, float(rng.choice([0.0, 0.05, 2.0]))
             keys = jax.random.split(jax.random.key(step), batch)
-            uniforms = np.array(jax.vmap(lambda key: jax.random.uniform(key, (n + 3,), real))(keys))
+            uniforms = np.array(drawn_from(keys, n + 3, real))
             theirs, chances = advance(theirs, items, log_weights, keys, over, np.full(batch, by, real))
             before = kernel.age(kernel.clear(ours, torch.tensor(over)), by)
             log_weights = torch.tensor(log_weights)
@@ -150,6 +152,7 @@ def test_the_largest_uniform_never_points_behind_the_last_share(dtype):
     assert int(kernel.draw(logits, torch.full((10_000,), largest, dtype=dtype)).max()) == 1
 
 
+@pytest.mark.slow
 def test_float32_does_not_stand_still():
     """At -80 an ulp is 8e-6, more than late items add to log g_k."""
     n, t = 4, 20_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import recollect
-from pytorch.trained import EPISODIC, started
+from pytorch.trained import EPISODIC, drawn_from, started
 from recollect import EpisodicActorCritic, GeneralActorCritic, prng
 from recollect.agents import named
 from recollect.agents.distributions import Gaussian, MultiCategorical
@@ -48,10 +48,11 @@ def of_definition(agent, states):
     return jax.vmap(one)(states)
 
 
-QUICK = ("plain", "default")
+QUICK = ("plain",)
+CASES = [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in AGENTS]
 
 
-@pytest.mark.parametrize("name", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in AGENTS])
+@pytest.mark.parametrize("name", CASES)
 def test_the_module_acts_as_the_agent_does(name):
     """Step for step on the same numbers, without learning: recalled states, logits, values, actions."""
     agent = AGENTS[name]
@@ -66,8 +67,8 @@ def test_the_module_acts_as_the_agent_does(name):
     for t in range(40):
         keys = jax.random.split(prng.key(t), (2, copies))
         states, action = begin(states, x, keys[0])
-        u = np.array(jax.vmap(lambda key: jax.random.uniform(key, (1 + agent.actions.draws,)))(keys[0]))
-        v = np.array(jax.vmap(lambda key: jax.random.uniform(key, (n + 3,)))(keys[1]))
+        u = np.array(drawn_from(keys[0], 1 + agent.actions.draws))
+        v = np.array(drawn_from(keys[1], n + 3))
         uniforms = torch.tensor(np.concatenate([u[:, :1], v, u[:, 1:]], 1))
         step = policy(torch.tensor(x), ours, torch.tensor(done), uniforms=uniforms)
         np.testing.assert_allclose(step.recalled, states.decision.recalled, atol=1e-6)
@@ -81,8 +82,9 @@ def test_the_module_acts_as_the_agent_does(name):
     assert all(not tensor.requires_grad for tensor in ours.state_dict().values())
 
 
-@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
-def test_its_parameters_go_back(agent):
+@pytest.mark.parametrize("name", CASES)
+def test_its_parameters_go_back(name):
+    agent = AGENTS[name]
     state = started(agent)
     policy = rt.Policy.from_agent(agent, state)
     with torch.no_grad():
@@ -93,6 +95,7 @@ def test_its_parameters_go_back(agent):
     assert sorted(gaps)[-1] == pytest.approx(1.0) and sorted(gaps)[-2] < 1e-6
 
 
+@pytest.mark.slow
 def test_a_state_goes_out_and_in():
     policy = rt.Policy.from_agent(AGENTS["default"], started(AGENTS["default"]))
     state = policy(torch.randn(2, 4), policy.initial_state(2)).state.to("cpu")
@@ -103,6 +106,7 @@ def test_a_state_goes_out_and_in():
         rt.GeneralState.from_state_dict({k: v for k, v in state.state_dict().items() if k != "units"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [cls() for cls in named.CLASSES.values()], ids=named.CLASSES)
 def test_every_agent_has_a_module_or_is_told_which_have(agent):
     state = agent.init(prng.key(0), 3, 2)
@@ -115,6 +119,7 @@ def test_every_agent_has_a_module_or_is_told_which_have(agent):
         rt.EpisodicPolicy.from_agent(agent, state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
@@ -178,10 +183,13 @@ def test_a_learners_normalisation_comes_along(name, tmp_path):
     normal = x.copy()
     learner.normalizer.observe(normal, 0, learn=False)
     step = policy(torch.tensor(x)[None], policy.initial_state(1))
-    fresh = learner.agent.init(prng.key(0), 4, 2)
+    fresh = jax.jit(lambda: learner.agent.init(prng.key(0), 4, 2))()
     kept = {name: getattr(learner.state(), name) for name in learner.agent.learned}
-    begun, _ = learner.agent.begin(fresh._replace(**jax.tree.map(jnp.asarray, kept)), jnp.asarray(normal), prng.key(0))
-    _, value = of_definition(learner.agent, jax.tree.map(lambda leaf: leaf[None], begun))
+    begun, _ = jax.jit(learner.agent.begin)(
+        fresh._replace(**jax.tree.map(jnp.asarray, kept)), jnp.asarray(normal), prng.key(0)
+    )
+    one = jax.tree.map(lambda leaf: leaf[None], begun)
+    _, value = jax.jit(lambda states: of_definition(learner.agent, states))(one)
     np.testing.assert_allclose(step.value.detach(), value, atol=2e-5)
 
 

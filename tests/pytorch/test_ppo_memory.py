@@ -58,6 +58,7 @@ def test_advantages_by_hand(example):
     assert found[:, 0].tolist() == [first, middle, last]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["reservoir", "lstm", "none"])
 def test_it_trains(example, memory):
     args = example.Args(memory=memory, length=1, envs=4, rollout=8, steps=64, epochs=1, hidden=8)

@@ -34,6 +34,7 @@ def test_out_and_in_again(agent, tmp_path):
     np.testing.assert_allclose(moved.params.value[0].weight, np.asarray(state.params.value[0].weight) + 1, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [cls() for cls in named.CLASSES.values()], ids=named.CLASSES)
 def test_weights_of_every_agent_go_out_and_in(agent):
     state, other = (agent.init(prng.key(seed), 3, 2) for seed in (0, 1))
@@ -94,6 +95,7 @@ def test_a_damaged_file_is_refused(tmp_path):
         rt.load_weights(tmp_path / "none.safetensors")
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path, monkeypatch):
     """Every block of Python in docs/torch.md, in order."""
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,7 @@
 """Agents whose parameters are away from their start, for PyTorch's modules to be made from."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -16,6 +18,13 @@ EPISODIC = {
 }
 
 
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def drawn_from(keys, count, dtype=jnp.float32):
+    """So many random numbers of each key, in one call."""
+    return jax.vmap(lambda key: jax.random.uniform(key, (count,), dtype))(keys)
+
+
+@functools.cache
 def started(agent, size=4, actions=3):
     """A state of the agent, all of whose layers are other than 0."""
     outputs = agent.actions.outputs if isinstance(agent.actions, MultiCategorical) else actions

@@ -22,7 +22,9 @@ def weights_of(name, t):
     return [Fraction(w) for w in WEIGHTS[name][:t]]
 
 
-@pytest.mark.parametrize(("name", "n", "t"), CASES)
+@pytest.mark.parametrize(
+    ("name", "n", "t"), [case if case[1] == 2 else pytest.param(*case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_algorithm1(name, n, t):
     w = weights_of(name, t)
 

@@ -13,6 +13,7 @@ from scipy.stats import chisquare
 
 from recollect import Reservoir
 from recollect.reservoir import algorithm1, estimates, law, passes, random
+from tiers import first_quick
 
 
 def in_logs(r):
@@ -79,7 +80,7 @@ def test_ratios_match_the_law(n, kind):
         assert r.joint_inclusion_probabilities() == pytest.approx(pairs, rel=1e-9)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", first_quick([2, 1, 3]))
 @pytest.mark.parametrize("kind", ["mixed", "equal", "log form"])
 def test_subsets_follow_the_law(n, kind):
     log_weights = {
@@ -100,7 +101,9 @@ def test_subsets_follow_the_law(n, kind):
     assert chisquare(observed, expected / expected.sum() * sum(observed)).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("n", "t", "runs"), [(3, 300, 3000), (16, 600, 1500), (64, 2000, 500), (200, 3000, 300)])
+@pytest.mark.parametrize(
+    ("n", "t", "runs"), first_quick([(200, 3000, 300), (3, 300, 3000), (16, 600, 1500), (64, 2000, 500)])
+)
 def test_long_streams_follow_the_law(n, t, runs):
     """Inclusion of every item, with skipping and deferred blocks at work."""
     rng = np.random.default_rng(0)
@@ -137,6 +140,7 @@ def test_the_search_for_an_item_to_drop(n):
     assert chisquare(np.bincount(ranks, minlength=n + 1)[1:], law_of_rank * len(ranks)).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b", "more"), [(200, 300, 0), (50, 400, 150), (10, 7, 100)])
 def test_merged_streams_follow_the_law(a, b, more):
     n, runs = 8, 3000
@@ -316,6 +320,7 @@ def test_estimate_total_is_unbiased_and_its_variance_right():
     assert np.mean([e.variance for e in estimates]) == pytest.approx(totals.var(), rel=0.12)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_total_also_where_values_do_not_follow_weights():
     """There the plain one, ±1.96 standard errors, falls short; docs/reservoir.md has the measurement."""
     rng = np.random.default_rng(2)

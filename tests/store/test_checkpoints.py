@@ -16,6 +16,7 @@ from safetensors.numpy import save as as_tensors
 
 from recollect import FileError
 from recollect.store import checkpoints
+from tiers import first_quick
 
 ARRAYS = "arrays.safetensors"
 META = {"step": 12, "note": "größe", "nested": {"list": [1, 2.5, None]}}
@@ -112,6 +113,7 @@ def test_nothing_that_is_no_checkpoint_is_ever_touched(tmp_path):
     assert len(ours) == 2
 
 
+@pytest.mark.slow
 def test_several_processes_may_save_to_one_folder(tmp_path):
     """At the same time: none fails, and what is left is intact."""
     code = (
@@ -163,7 +165,7 @@ def test_loading_beside_a_run_that_saves_often(tmp_path):
         worker.join()
 
 
-@pytest.mark.parametrize("name", ["SHA256SUMS", ARRAYS, "manifest.json"])
+@pytest.mark.parametrize("name", first_quick(["SHA256SUMS", ARRAYS, "manifest.json"]))
 def test_every_flipped_bit_is_noticed(tmp_path, name):
     """Each bit of each file in turn; the file is named, and --fallback goes back and says so."""
     small = {"x": np.arange(4, dtype=np.int16), "y": np.float64(2.5)}

@@ -9,6 +9,7 @@ from recollect import FileError
 from recollect.store.run_folders import read
 from recollect.studies import plots
 from studies.synthetic import write_run
+from tiers import first_quick
 
 LOOPS = {"episodes_done": 40}
 
@@ -41,6 +42,7 @@ def test_panels_are_those_of_the_captions(tmp_path):
     assert [line.values[0, -1] for line in panels[3].lines] == [-0.9, 0.9, -0.8, 0.8]
 
 
+@pytest.mark.slow
 def test_seeds_that_did_not_finish_are_noted(tmp_path):
     path = write_run(tmp_path / "run", "fig4", [{}, LOOPS, LOOPS], baseline=[LOOPS, {}, {}])
     panels, _ = panels_of(path)
@@ -53,7 +55,7 @@ def test_seeds_that_did_not_finish_are_noted(tmp_path):
     assert all(p.stat().st_size > 10_000 for p in plots.draw_figure(path))
 
 
-@pytest.mark.parametrize(("figure", "percent"), [("fig5", 50), ("fig5", 0), ("fig3", 0)])
+@pytest.mark.parametrize(("figure", "percent"), first_quick([("fig5", 50), ("fig5", 0), ("fig3", 0)]))
 def test_a_run_under_way_is_drawn(tmp_path, figure, percent):
     begun = {"episodes_done": percent}
     path = write_run(tmp_path / "run", figure, [begun] * 2, baseline=[begun], status="running", episodes=500)
@@ -63,6 +65,7 @@ def test_a_run_under_way_is_drawn(tmp_path, figure, percent):
     assert [p.name for p in plots.draw_figure(path)] == ["figure.png", "figure.svg"]
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_picture(tmp_path):
     path = write_run(tmp_path / "run", "fig3", [{}, {"return": 0.9}])
     first = [p.read_bytes() for p in plots.draw_figure(path)]

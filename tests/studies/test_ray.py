@@ -1,5 +1,6 @@
 """Sweeps and samples on a real Ray of two nodes on this machine."""
 
+import importlib.util
 import json
 import os
 import secrets
@@ -14,7 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'recollect[ray]'")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'recollect[ray]'"
+)
 
 
 def scenario(*arguments):
@@ -50,7 +53,7 @@ def test_a_cluster_that_loses_workers_and_a_node():
     assert found["local"] == found["ray"] == 0 and found["bytes"]
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="the memory in use is read as Linux tells it")
 def test_a_unit_that_takes_all_memory_is_an_error_and_the_rest_goes_on():
     found = scenario("memory")
@@ -64,7 +67,7 @@ def free_port():
         return free.getsockname()[1]
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 def test_a_cluster_by_its_address(tmp_path):
     """--on ray://HOST:PORT: a head with a client server, started as the manual says; the same bytes as here."""
     pytest.importorskip("grpc", reason="Ray's client needs grpcio: pip install 'recollect[ray]'")

@@ -13,6 +13,7 @@ from recollect import FileError, RecollectError, cli
 from recollect.studies import executors, sweep, tune
 from reliability import commands
 from studies.ray_scenario import dies_once, work
+from tiers import first_quick
 
 
 def units(done, broken=()):
@@ -73,6 +74,7 @@ def test_damaged_journals_are_named(tmp_path, content):
         sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)
 
 
+@pytest.mark.slow
 def test_units_in_processes_are_those_in_this_one(tmp_path):
     works = {name: functools.partial(math.sqrt, x) for name, x in {"a": 4.0, "b": -1.0, "c": 9.0, "d": 16.0}.items()}
     said: list[str] = []
@@ -92,7 +94,7 @@ def fails_twice(count):
     return os.path.getsize(count)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", first_quick([1, 2]))
 def test_a_unit_that_fails_twice_is_no_error(tmp_path, jobs):
     said: list[str] = []
     works = {name: functools.partial(fails_twice, str(tmp_path / name)) for name in "ab"}
@@ -176,6 +178,7 @@ def test_a_lock_from_before_a_restart_is_broken_when_asked(tmp_path, monkeypatch
     assert cli.main([*words, "--resume"]) == 0  # it is not of what the rows depend on
 
 
+@pytest.mark.slow
 def test_the_driver_is_killed(tmp_path):
     """kill -9 in the middle: finished units have their line, --resume does the rest, none twice."""
     import signal
@@ -215,6 +218,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_driver(tmp_path):
     """It alone is killed, as when memory runs out: no process stays behind, waiting for ever."""
     script, said = tmp_path / "drive.py", [tmp_path / "a", tmp_path / "b"]
@@ -244,6 +248,7 @@ def test_a_worker_that_dies_once_is_no_error(tmp_path):
     assert sum("again, attempt 2 of 3" in text for text in said) == 1
 
 
+@pytest.mark.slow
 def test_versions_are_compared(monkeypatch):
     """A worker that has another version than the driver ends the sweep, by name."""
     monkeypatch.setattr(executors, "_expected", lambda: {"numpy": "0.1", "numba": "0.2"})

@@ -12,6 +12,7 @@ USUAL = {"seed": 0, "copies": 1, "learners": "one", "env_options": None, "normal
 USUAL |= {"pictures": "auto", "engine": "auto", "check": False}
 
 
+@pytest.mark.slow
 def test_the_parts_fit():
     parts = assemble(AGENT, Three, **{**USUAL, "copies": np.int64(3), "seed": np.int8(5)})
     assert isinstance(parts.fleet, Copies) and len(parts.fleet.envs) == 3 and parts.shared

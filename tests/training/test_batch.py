@@ -43,6 +43,7 @@ def assert_same_run(a, i, b, j):
 # -- what must not matter
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_how_much_one_call_does(base):
     """Two records a call; runs that are done wait for the others without changing."""
     other = run(records_per_call=2)
@@ -50,12 +51,14 @@ def test_results_do_not_depend_on_how_much_one_call_does(base):
         assert_same_run(base, place, other, place)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_depend_on_the_seeds_beside_it(base):
     other = run(seeds=(7, 1, 9))
     assert_same_run(base, 1, other, 1)
     assert not np.array_equal(base.returns[0], other.returns[0])
 
 
+@pytest.mark.slow
 def test_a_run_by_itself_differs_by_rounding_alone(base):
     """How many runs share the loop, and a run's place among them, decides how the compiler vectorises sums.
 
@@ -69,6 +72,7 @@ def test_a_run_by_itself_differs_by_rounding_alone(base):
             np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_same_again(base):
     again = run()
     for place in range(3):
@@ -76,6 +80,7 @@ def test_the_same_again(base):
     assert len({returns.tobytes() for returns in base.returns}) == 3, "seeds differ"
 
 
+@pytest.mark.slow
 def test_hyperparameters_may_differ_from_run_to_run(base):
     """An array with one entry a seed: each run equals that of the number alone."""
     spread = run(AGENT.replace(learning_rate=np.array([0.01, 0.02, 0.05]), entropy=np.array([0.0, 0.0003, 0.1])))
@@ -154,6 +159,7 @@ def test_episodes_are_cut_at_their_cap():
     assert (np.asarray(result.agent_states.memory.count) <= cap).all()
 
 
+@pytest.mark.slow
 def test_finished_runs_do_not_change_any_more():
     agents = loop.broadcast(AGENT, 3)
     limits = jnp.int32(20), jnp.int32(2), jnp.int32(2**31 - 1), jnp.int32(2**31 - 1)

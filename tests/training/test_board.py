@@ -27,6 +27,7 @@ def points(run):
     return found
 
 
+@pytest.mark.slow
 def test_what_is_in_the_file(tmp_path):
     Learner(AGENT, Three, check=False).learn(30, log_every=10, folder=tmp_path / "run", log="tensorboard")
     found, rows = points(tmp_path / "run"), read_rows(tmp_path / "run")
@@ -37,6 +38,7 @@ def test_what_is_in_the_file(tmp_path):
     assert len(found) == len({(tag, step) for tag, step, _ in found})
 
 
+@pytest.mark.slow
 def test_it_is_cut_back_when_the_run_goes_on(tmp_path):
     """Rows after the newest checkpoint come again: their points are there once."""
     run = tmp_path / "run"
@@ -56,6 +58,7 @@ def test_it_is_cut_back_when_the_run_goes_on(tmp_path):
     assert len(found) == len({(tag, step) for tag, step, _ in found})
 
 
+@pytest.mark.slow
 def test_it_is_written_from_where_it_is_asked_for(tmp_path):
     learner = Learner(AGENT, Three, check=False).learn(20, log_every=10, folder=tmp_path / "run")
     assert not (tmp_path / "run" / "tensorboard").exists()

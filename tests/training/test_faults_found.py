@@ -53,6 +53,7 @@ def home(tmp_path):
 # -- what belongs to the user
 
 
+@pytest.mark.slow
 def test_saving_into_a_folder_of_photos_deletes_none(home, tmp_path):
     learner = Learner(A, "CartPole-v1", check=False)
     for _ in range(5):
@@ -83,6 +84,7 @@ def test_a_strangers_run_names_no_place_outside_of_it(home, tmp_path, capsys):
     assert commands.content(home) == there and checkpoints.listing(tmp_path / "told")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["log.jsonl", "metrics.csv", "status.json", "tensorboard", "episode-0.png", "lock.json"]
 )
@@ -104,6 +106,7 @@ def test_links_in_a_run_are_not_written_through(name, home, tmp_path, capsys):
     assert commands.content(home) == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_whose_files_are_links(home, tmp_path, capsys):
     """The run is gone on with, so that everything is written: into the folder, or refused."""
     for name in ("log.jsonl", "metrics.jsonl", "metrics.csv", "status.json", "tensorboard"):
@@ -152,6 +155,7 @@ def test_default_names_do_not_race(tmp_path, monkeypatch):
         learner._recorder.release()
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_heard_when_steps_become_slow(tmp_path):
     """Quick steps until training has got used to their pace, then slow ones: at most a few more are taken."""
     slow = threading.Event()
@@ -183,6 +187,7 @@ def test_ctrl_c_is_heard_when_steps_become_slow(tmp_path):
     assert checkpoints.load(tmp_path / "run" / "checkpoints" / "learner").meta["steps"] == learner.steps
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_heard_in_an_evaluation_that_does_not_end(tmp_path):
     class Endless(Count):
         endless = True
@@ -238,6 +243,7 @@ def test_what_a_callback_adds_must_be_json(tmp_path):
         learner.learn(20, log_every=10, folder=tmp_path / "run", callbacks=[lambda own, row: row.update(model=own)])
 
 
+@pytest.mark.slow
 def test_several_agents_are_listed_together(tmp_path, capsys):
     learner = Learner(A, Count, copies=3, learners="each", check=False)
     learner.learn(30, log_every=10, folder=tmp_path / "run")
@@ -387,6 +393,7 @@ def test_observations_that_do_not_fit_are_refused_by_their_bytes():
         Learner(A, Vast, check=False)
 
 
+@pytest.mark.slow
 def test_a_file_with_a_vast_network_is_refused_by_its_bytes(tmp_path):
     Learner(A, "CartPole-v1", check=False).save(tmp_path)
     found = checkpoints.load(tmp_path)

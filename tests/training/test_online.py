@@ -174,6 +174,7 @@ def test_an_environment_that_misbehaves_stops_training(wrong, message, tmp_path)
     assert learner.learn(20).steps == 26  # the fault was at one step; a new episode begins
 
 
+@pytest.mark.slow
 def test_a_fault_in_one_of_several_copies_names_it(tmp_path):
     made = iter([None, "reward", None])
     learner = Learner(AGENT, lambda: Probe(next(made)), seed=5, copies=2, learners="each", check=False)
@@ -232,14 +233,13 @@ def test_callbacks(tmp_path):
     assert learner.learn(10, callbacks=[lambda _, row: True]).steps == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("space", "agent"),
     [
         (gym.spaces.MultiDiscrete([2, 3]), AGENT),
-        pytest.param(gym.spaces.Box(-2.0, 2.0, (2,), np.float32), AGENT, marks=pytest.mark.slow),
-        pytest.param(
-            gym.spaces.Box(-2.0, 2.0, (1,), np.float32), RecurrentActorCritic(width=4, window=3), marks=pytest.mark.slow
-        ),
+        (gym.spaces.Box(-2.0, 2.0, (2,), np.float32), AGENT),
+        (gym.spaces.Box(-2.0, 2.0, (1,), np.float32), RecurrentActorCritic(width=4, window=3)),
     ],
 )
 def test_other_actions(space, agent, tmp_path):
@@ -257,6 +257,7 @@ def test_other_actions(space, agent, tmp_path):
     assert not same(learner, start) and learner.predict(np.zeros(2, np.float32)) in space
 
 
+@pytest.mark.slow
 def test_copies_that_share_an_agent_move_by_the_mean(tmp_path):
     """All copies have the same parameters, and each its own memory."""
     learner = Learner(AGENT, Probe, seed=0, copies=3).learn(90, folder=tmp_path / "run")
@@ -267,6 +268,7 @@ def test_copies_that_share_an_agent_move_by_the_mean(tmp_path):
     assert not np.array_equal(memories[0], memories[1])  # each saw episodes of its own
 
 
+@pytest.mark.slow
 def test_independent_copies_are_as_alone(tmp_path):
     together = Learner(AGENT, Probe, seed=7, copies=2, learners="each").learn(60, folder=tmp_path / "both")
     alone = Learner(AGENT, Probe, seed=8).learn(60, folder=tmp_path / "one")
@@ -276,6 +278,7 @@ def test_independent_copies_are_as_alone(tmp_path):
     assert [row["seed"] for row in rows] == [7, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(gym.vector.AutoresetMode))
 def test_vector_environments_in_every_mode_of_restarting(mode, tmp_path):
     """Each copy sees whole episodes: none is learned across, whatever the way to restart."""

@@ -8,6 +8,7 @@ from recollect import RecurrentActorCritic, SecretInformant
 from recollect.training import batch, pytree_group
 from recollect.training.reports import Progress, Result
 
+pytestmark = pytest.mark.slow
 ENV = SecretInformant(3, 1)
 
 
@@ -76,7 +77,6 @@ def test_a_run_that_takes_too_long_is_ended():
     assert result.steps[0] == 700 and not result.finished[0] and np.isnan(result.returns[0, -1])
 
 
-@pytest.mark.slow
 def test_the_baseline_learns_to_remember():
     """A chain of three, one informative state: guessing gives 1/3."""
     result = reports_of(range(4), episodes=6000, bins=6, learning_rate=0.003)[-1]

@@ -9,6 +9,7 @@ from recollect.training import saving
 from training.probes import AGENT, Three
 
 
+@pytest.mark.slow
 def test_all_of_it_comes_back(tmp_path):
     learner = Learner(AGENT, Three, seed=3, copies=2, normalize_rewards=True, check=False)
     learner.advance(11)

@@ -29,6 +29,7 @@ def test_it_ends_at_the_deadline_and_when_asked():
     assert learner.steps == 5
 
 
+@pytest.mark.slow
 def test_seeds_are_of_agents():
     assert Learner(AGENT, Three, seed=4, copies=3, check=False).seeds == [4]
     assert Learner(AGENT, Three, seed=4, copies=3, learners="each", check=False).seeds == [4, 5, 6]

@@ -60,6 +60,7 @@ def test_stays_are_what_the_memory_held(monkeypatch, name):
         assert order == sorted(order) and len(set(order)) == len(order)
 
 
+@pytest.mark.slow
 def test_what_was_stored_before_the_episode_is_shown_by_its_key(monkeypatch):
     _, _, episode, held = recorded(EpisodicActorCritic(memory_size=3, reset_memory=False), monkeypatch)
     found = {k: recording.decode(v) for k, v in episode["memory"]["stays"].items()}
@@ -86,11 +87,11 @@ class Still(gymnasium.Env):
 
 LAWS = [
     {"memory_size": 2, "memory": "uniform"},
-    *(pytest.param({"memory_size": 1, **more}, marks=pytest.mark.slow) for more in
-      ({}, {"memory": "fifo"}, {"write": "before"})),
-]  # fmt: skip
+    *({"memory_size": 1, **more} for more in ({}, {"memory": "fifo"}, {"write": "before"})),
+]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", LAWS)
 def test_what_gives_way_to_its_equal_is_recorded_as_the_law_decided(monkeypatch, options):
     """A twin of the memory, shown the same weights under the same keys, whose items carry the step they came at."""
@@ -116,6 +117,7 @@ def test_what_gives_way_to_its_equal_is_recorded_as_the_law_decided(monkeypatch,
     assert len(found["slot"]) > agent.memory_size  # something did give way
 
 
+@pytest.mark.slow
 def test_numbers_are_the_agents_own(monkeypatch):
     learner, _, episode, held = recorded(EpisodicActorCritic(memory_size=3, discount=0.9), monkeypatch)
     value, delta, reward = (recording.decode(episode[name]) for name in ("value", "delta", "reward"))
@@ -190,6 +192,7 @@ def test_recording_leaves_the_learner_alone():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_names_and_pictures_come_from_the_environment():
     _, document, episode, _ = recorded(EpisodicActorCritic(memory_size=2), steps=10)
     assert document["observation"]["names"] == ["up", "down", "corridor", "junction"]
@@ -197,6 +200,7 @@ def test_names_and_pictures_come_from_the_environment():
     assert episode["texts"][0].startswith(("[^]", "[v]")) and episode["texts"][-1].endswith("[T]")
 
 
+@pytest.mark.slow
 def test_a_factory_is_played_in_an_environment_of_its_own():
     made = []
 
@@ -209,6 +213,7 @@ def test_a_factory_is_played_in_an_environment_of_its_own():
     assert len(made) >= 2
 
 
+@pytest.mark.slow
 def test_the_limit_cuts_the_episode():
     learner = Learner(EpisodicActorCritic(memory_size=2), "CartPole-v1")
     episode = episodes.record(learner, limit=5)["episodes"][0]

@@ -29,6 +29,7 @@ def run(tmp_path_factory):
     return folder, learner
 
 
+@pytest.mark.slow
 def test_snapshots_are_few_and_early(run):
     folder, _ = run
     steps = [checkpoints.read(path).meta["steps"] for path in checkpoints.listing(folder / SNAPSHOTS)]

@@ -127,6 +127,7 @@ def _rows(shape, count=2):
     return [np.random.default_rng(k).normal(size=shape).astype(np.float32) for k in range(count)]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(shapes, st.data())
 def test_reductions_of_any_shape(shape, data):
@@ -143,6 +144,7 @@ def test_long_sums_have_one_order(shape):
     compare(lambda x: (x.sum(), jnp.sum(x * x), x.sum(-1), x.sum(0)), *[(x,) for x in _rows(shape)], tolerance=2e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(shapes, st.data())
 def test_views_of_any_shape(shape, data):

@@ -61,7 +61,8 @@ def _compiled(agent, env, states, lanes, steps):
     return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes))
 
 
-@pytest.mark.parametrize("name", ["robust", *(pytest.param(k, marks=pytest.mark.slow) for k in list(PAIRS)[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
 def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     """Every step of 1,000, each from the state that JAX has there; and all of them in a row, alone and beside others.
 
@@ -83,11 +84,12 @@ def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
     assert [x.tobytes() for x in alone] == [x.tobytes() for x in together]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("copies", "shared", "large"),
     [
         (1, False, 10**6),
-        *(pytest.param(3, *rest, marks=pytest.mark.slow) for rest in ((False, 10**6), (False, 0), (True, 10**6))),
+        *((3, *rest) for rest in ((False, 10**6), (False, 0), (True, 10**6))),
     ],
 )
 def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch):
@@ -142,6 +144,7 @@ def test_code_is_kept_on_disk_and_made_again_where_it_is_damaged(tmp_path, monke
     cache.put("a", b"code")
 
 
+@pytest.mark.slow
 def test_programs_are_small(tmp_path):
     """Code does not grow with the number of units: loops stay loops."""
     sizes = []

@@ -95,6 +95,7 @@ DEVICE = StandIn()
 VARIED = SMALL[0].replace(learning_rate=np.linspace(0.001, 0.1, 20, dtype=np.float32))
 
 
+@pytest.mark.slow
 def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot(monkeypatch):
     monkeypatch.setattr(loop, "WHOLE", 4)
     agent, env = VARIED, SMALL[1]
@@ -125,6 +126,7 @@ def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot(monkeypat
     assert results[0].finished.all() and not np.isnan(results[0].write_weights).any()
 
 
+@pytest.mark.slow
 def test_runs_begun_on_a_device_are_the_definitions_to_rounding():
     agent, env = VARIED, SMALL[1]
     runs = compiled_gpu.Runs(loop.rows(agent, 20), env, Limits(60, 20, 100, 10**6), DEVICE)

@@ -47,6 +47,8 @@ class Layout:
     def _abstract(leaf: Any) -> Any:
         if hasattr(leaf, "dtype") and is_key(leaf):
             return jax.eval_shape(jax.random.key_data, leaf)
+        if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
+            return leaf
         return jax.eval_shape(jax.numpy.asarray, leaf)
 
     def numbers(self, tree: Any) -> list[np.ndarray]:
