@@ -23,6 +23,9 @@ from recollect import prng
 from recollect.agents.base import Agent
 from recollect.envs.base import TimeStep
 
+RECENT = 64
+"""Observations whose write weights are asked for at once."""
+
 EXTRA = 4  # numbers in a row besides the two observations
 REWARD, TERMINATED, TRUNCATED, IDLE = range(EXTRA)
 
@@ -193,7 +196,8 @@ class Host:
 
     def like(self) -> Live:
         """The form of what ``unpack`` gives; nothing is computed."""
-        return jax.eval_shape(jax.vmap(self._unpack), jax.eval_shape(self._start, jax.ShapeDtypeStruct((), jnp.uint32)))
+        leaves = [jax.ShapeDtypeStruct((self.copies, *shape), dtype) for shape, dtype, _ in self._leaves]
+        return jax.tree.unflatten(self._tree, leaves)
 
     def unpack(self, packed: Array) -> Live:
         """The copies as a pytree with a leading axis, for looking at and saving."""

@@ -85,7 +85,7 @@ def test_a_pair_has_the_bits_of_the_lanes(pair):
     runs = 33  # more than a block
     agents = loop.broadcast(agent, runs)
     started = loop.start(agents, env, jnp.arange(runs, dtype=jnp.uint32), compiled.LEAST_BINS)
-    step, _ = compiled._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
+    step = compiled.steps_of(jax.tree.structure(agent), env, compiled.LEAST_BINS).step
     inputs = inputs_of(agent, LIMITS)
     wanted = in_lanes(step, started, inputs, 201)
     assert bits(_in_threads(step, started, inputs, [150, 51])) == bits(wanted)

@@ -41,7 +41,7 @@ class Attached:
         self.outputs = [
             aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)
         ]
-        self._scratch = [aligned((size,), "b") for size in program.emitted.scratch]
+        self._scratch = [aligned((size,), "b") for size in program.scratch]
         self._table = np.array([a.ctypes.data for a in (*self.inputs, *self.outputs, *self._scratch)], np.uintp)
         self.pointers = (*memory.pointers, self._table.ctypes.data)
 

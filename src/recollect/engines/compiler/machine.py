@@ -1,6 +1,7 @@
 """LLVM: text to optimised machine code in this process, or to an object file and back."""
 
 import ctypes
+import hashlib
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -42,13 +43,22 @@ def object_code(module: Any) -> bytes:
     return machine().emit_object(module)
 
 
+def described() -> str:
+    """The processor and LLVM, as far as code depends on them."""
+    return f"{llvm.get_host_cpu_name()}\n{llvm.get_host_cpu_features().flatten()}\n{llvm.llvm_version_info}"
+
+
+def key(text: str) -> str:
+    """What object code of LLVM's text is kept by."""
+    return hashlib.sha256(f"{text}\n{described()}".encode()).hexdigest()
+
+
 def compiled(text: str) -> bytes:
     """Object code of LLVM's text, from the disk where it was compiled before."""
-    key = f"{text}\n{llvm.get_host_cpu_name()}\n{llvm.get_host_cpu_features().flatten()}\n{llvm.llvm_version_info}"
-    found = cache.get(key)
+    found = cache.get(key(text))
     if found is None:
         found = object_code(optimise(text))
-        cache.put(key, found)
+        cache.put(key(text), found)
     return found
 
 
