@@ -71,10 +71,10 @@ def steps_of(tree: Any, env: Environment, rows: int) -> Steps:
 
 
 @functools.lru_cache(maxsize=96)
-def _program(step: "Step", lanes: int, shared: tuple[bool, ...]) -> "Program":
+def _program(step: "Step", lanes: int, shared: tuple[bool, ...], often: bool) -> "Program":
     from recollect.engines.compiler.program import Program
 
-    return Program(step, lanes, shared)
+    return Program(step, lanes, shared, often)
 
 
 def processor() -> Any:
@@ -106,8 +106,8 @@ def prepare(agent: Agent, env: Environment, runs: int) -> dict[str, float]:
     tree = jax.tree.structure(agent)
     steps, same = steps_of(tree, env, LEAST_BINS), (True,) * tree.num_leaves
     lanes = lanes_for(runs, steps.step.state)
-    given = ((*same, False), *((*same, *(True,) * 4),) * 2)
-    programs = [_program(step, lanes, shared) for step, shared in zip(steps, given, strict=True)]
+    programs = [_program(steps.start, lanes, (*same, False), often=False)]
+    programs += [_program(step, lanes, (*same, *(True,) * 4), often=True) for step in steps[1:]]
     return {stage: sum(program.seconds[stage] for program in programs) for stage in programs[0].seconds}
 
 
@@ -130,9 +130,9 @@ class _Runs:
         self._bins, self.steps = bins, steps_of(jax.tree.structure(agents), env, self.rows)
         self.fleet = Fleet(self.steps.step.state, self.count, lanes_for(self.count, self.steps.step.state))
 
-    def attach(self, step: "Step", inputs: Sequence[Any], shared: bool) -> "list[Attached]":
-        """A step on every block of runs, with its inputs besides the hyperparameters."""
-        program = _program(step, self.fleet.lanes, (*self._same, *(shared,) * len(inputs)))
+    def attach(self, step: "Step", inputs: Sequence[Any], often: bool) -> "list[Attached]":
+        """A step on every block of runs, with its inputs besides the hyperparameters: what is done often has limits."""
+        program = _program(step, self.fleet.lanes, (*self._same, *(often,) * len(inputs)), often)
         return self.fleet.attach(program, [*self._given, *inputs])
 
     def unload(self) -> loop.Run:
@@ -150,7 +150,7 @@ def start(agents: Agent, env: Environment, seeds: Sequence[int], bins: int) -> l
 
     runs = _Runs(agents, env, bins)
     try:
-        starters = runs.attach(runs.steps.start, [np.asarray(seeds, np.uint32)], shared=False)
+        starters = runs.attach(runs.steps.start, [np.asarray(seeds, np.uint32)], often=False)
     except Unsupported:
         return loop.start(agents, env, jnp.asarray(seeds, jnp.uint32), bins)
     over_blocks(lambda k: starters[k].advance(), len(starters))
@@ -169,7 +169,7 @@ def advance(
     sums[:, :bins] = np.asarray(runs.sums)
     moving.fleet.load(runs._replace(sums=sums))
     given = [np.int32(x) for x in limits]
-    steppers, readers = (moving.attach(step, given, shared=True) for step in moving.steps[1:])
+    steppers, readers = (moving.attach(step, given, often=True) for step in moving.steps[1:])
     found: list[list[list[np.ndarray]]] = [[] for _ in steppers]
 
     def work(k: int) -> None:

@@ -138,7 +138,7 @@ class CompiledHost(Host):
     def _program(self, name: str) -> "Program":
         from recollect.engines.compiler.program import Program
 
-        return Program(self._step_of(name), self.lanes)
+        return Program(self._step_of(name), self.lanes, often=name in ("step", "watch", "query"))
 
     @functools.cached_property
     def lanes(self) -> int:

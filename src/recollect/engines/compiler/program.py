@@ -181,10 +181,12 @@ class Program:
         step: what to compile.
         lanes: runs in vector lanes.
         shared: for each leaf of the inputs, whether all lanes have one value of it.
+        often: whether it is run so often that speed is worth a longer time to compile.
     """
 
-    def __init__(self, step: Step, lanes: int = 1, shared: Sequence[bool] = ()):
-        self.lanes, self.state, self.inputs, self.outputs = lanes, step.state, step.inputs, step.outputs
+    def __init__(self, step: Step, lanes: int = 1, shared: Sequence[bool] = (), often: bool = True):
+        self.lanes, self.often = lanes, often
+        self.state, self.inputs, self.outputs = step.state, step.inputs, step.outputs
         self.shared = list(shared) or [False] * len(self.inputs.shapes)
         self.seconds = {"trace": 0.0, "graph": 0.0, "emit": 0.0, "machine code": 0.0}
         code = self._kept(step) or self._made(step)
@@ -194,7 +196,7 @@ class Program:
         self.seconds["machine code"] += time.perf_counter() - start
 
     def _words(self, step: Step) -> str | None:
-        return step.words and f"{step.words}\n{self.lanes} {self.shared}\n{machine.described()}"
+        return step.words and f"{step.words}\n{self.lanes} {self.shared} {self.often}\n{machine.described()}"
 
     def _kept(self, step: Step) -> bytes | None:
         """The code as it was made before from the same words, if it is there."""
@@ -211,10 +213,10 @@ class Program:
         body = step.write(Writer(self.lanes), self.shared)
         self.scratch, text = [size for _, size in body.scratch], entered(body)
         middle = time.perf_counter()
-        code = machine.compiled(text)
+        code = machine.compiled(text, self.often)
         self.seconds |= {"emit": middle - start, "machine code": time.perf_counter() - middle}
         if (words := self._words(step)) is not None:
-            cache.write(words, {"scratch": self.scratch, "code": machine.key(text)})
+            cache.write(words, {"scratch": self.scratch, "code": machine.key(text, self.often)})
         return code
 
 
