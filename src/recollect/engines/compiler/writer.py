@@ -27,7 +27,7 @@ class Writer:
     def __init__(self, lanes: int):
         self.lanes = lanes
         self.alone = lanes == 1  # whether a branch or a loop is taken by one run, not by all of a vector
-        self.late = False  # whether `plan` does what threads of a GPU gain from
+        self.late = False  # whether sums and tests are as threads of a GPU gain from
         self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
