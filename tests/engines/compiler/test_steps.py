@@ -12,7 +12,7 @@ from recollect.engines import compiled, compiled_host, loop
 from recollect.engines.compiler import cache, fleet
 from recollect.engines.compiler.emission import entered
 from recollect.engines.compiler.writer import Writer
-from recollect.engines.host import Host, blank_rows
+from recollect.engines.host import RECENT, Host, blank_rows
 from recollect.envs.signed_informant import SignedInformant
 from recollect.envs.t_maze import TMaze
 
@@ -106,6 +106,9 @@ def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch
         states = [result[0] for result in results]
         np.testing.assert_array_equal(*(np.asarray(result[1]) for result in results))
         if name == "step":
+            recent = random.normal(size=(copies, RECENT, 4)).astype(np.float32)
+            weights = [h.write_weights(s, recent) for h, s in zip(hosts, states, strict=True)]
+            np.testing.assert_allclose(*weights, rtol=1e-5)
             assert [int(result[2]) for result in results] == [-1, -1]
     ends = [host.unpack(host.forget(state)) for host, state in zip(hosts, states, strict=True)]
     for want, got in zip(*map(numbers, ends), strict=True):
