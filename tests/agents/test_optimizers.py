@@ -43,21 +43,28 @@ def test_without_a_bound_it_is_rmsprop():
         np.testing.assert_allclose(step["a"], expected, rtol=1e-5)
 
 
-def test_after_a_calm_a_step_is_as_long_as_the_largest_errors_allow():
-    """The mean square has faded to 1/100 of what it was; the largest of it has not, but for φ."""
-    decay, fading, calm = 0.9, 0.999, 60
-    optimizer = BoundedRMS(0.01, overshoot=0.0, decay=decay, fading=fading)
-    state, v, u = optimizer.init(DIRECTION), 0.0, 0.0
-    for k in range(1, 120 + calm):
-        size = 1.0 if k < 120 else 0.001
+def test_after_a_calm_a_step_is_no_longer_than_the_long_run_allows():
+    """The mean square of late has faded to 1/100 of that in the long run and below."""
+    decay, floor, calm = 0.9, 0.25, 60
+    optimizer = BoundedRMS(0.01, overshoot=0.0, decay=decay, floor=floor)
+    state, sizes = optimizer.init(DIRECTION), [1.0] * 120 + [0.001] * calm
+    for size in sizes:
         step, state = optimizer.update({name: size * d for name, d in DIRECTION.items()}, TRACES, ERRORS, state)
-        v = decay * v + (1 - decay) * (size * 3.0) ** 2
-        u = max(fading * u, v)
-    assert u > 100 * v and float(state.largest["a"][0]) == pytest.approx(u, rel=1e-4)
-    np.testing.assert_allclose(step["a"][0], 0.01 * 0.003 / np.sqrt(u), rtol=1e-3)
+    u = np.mean(np.square(np.array(sizes) * 3.0))
+    assert float(state.lasting["a"][0]) == pytest.approx(u, rel=1e-4) and u > 100 * float(state.mean["a"][0])
+    np.testing.assert_allclose(step["a"][0], 0.01 * 0.003 / np.sqrt(floor * u), rtol=1e-3)
     after, _ = optimizer.update(DIRECTION, TRACES, ERRORS, state)
     plain = BoundedRMS(0.01, overshoot=0.0, decay=decay)
-    assert float(after["a"][0]) < 0.0105 < 0.03 < float(plain.update(DIRECTION, TRACES, ERRORS, state)[0]["a"][0])
+    assert float(after["a"][0]) < 0.0246 < 0.03 < float(plain.update(DIRECTION, TRACES, ERRORS, state)[0]["a"][0])
+
+
+def test_a_floor_below_the_mean_square_of_late_changes_nothing():
+    optimizer, plain = BoundedRMS(0.01, floor=0.03), BoundedRMS(0.01)
+    state, other = optimizer.init(DIRECTION), plain.init(DIRECTION)
+    for _ in range(5):
+        step, state = optimizer.update(DIRECTION, TRACES, ERRORS, state)
+        expected, other = plain.update(DIRECTION, TRACES, ERRORS, other)
+        np.testing.assert_array_equal(step["a"], expected["a"])
 
 
 def test_optax_goes_along_the_direction():
@@ -67,7 +74,7 @@ def test_optax_goes_along_the_direction():
 
 
 @pytest.mark.parametrize(
-    "options", [{"rate": -1.0}, {"overshoot": -0.1}, {"decay": 1.5}, {"epsilon": 0.0}, {"fading": 1.1}]
+    "options", [{"rate": -1.0}, {"overshoot": -0.1}, {"decay": 1.5}, {"epsilon": 0.0}, {"floor": 1.1}]
 )
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):

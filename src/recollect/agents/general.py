@@ -139,7 +139,7 @@ class GeneralActorCritic(Agent):
     query_network: Any = QUERY_NETWORK
     write_network: Any = WRITE_NETWORK
     critic_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.001, overshoot=0.1), metadata=traced())
-    actor_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.0005), metadata=traced())
+    actor_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.0005, floor=0.03), metadata=traced())
     write_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.001), metadata=traced())
     discounts: tuple[float, ...] = dataclasses.field(default=(0.8, 0.95, 0.99), metadata=traced())
     trace_decay: float = dataclasses.field(default=0.25, metadata=traced())

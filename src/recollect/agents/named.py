@@ -134,8 +134,9 @@ def restore(described: Any) -> Agent:
 
 
 def _known(cls: type, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a class with the parts made of their descriptions."""
+    """Options of a class with the parts made of their descriptions; one that it no longer has may be None: not used."""
     fields = {f.name for f in dataclasses.fields(cls)}
+    options = {name: value for name, value in options.items() if name in fields or value is not None}
     if unknown := [name for name in options if name not in fields]:
         raise ValueError(f"{cls.__name__} has no option {unknown[0]!r}")
     return {name: _made(value) for name, value in options.items()}

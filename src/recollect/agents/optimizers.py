@@ -27,11 +27,15 @@ class Optimizer(Protocol):
         ...
 
 
+LONGEST = 1e5
+"""Steps after which the long-run mean follows what comes rather than all that came."""
+
+
 class Squares(NamedTuple):
-    """Mean squares of every parameter's direction, the largest they have been, and the number of steps."""
+    """Mean squares of every parameter's direction, of late and in the long run, and the number of steps."""
 
     mean: Any
-    largest: Any  # None without ``fading``
+    lasting: Any  # None without ``floor``
     count: Array
 
 
@@ -41,18 +45,18 @@ class BoundedRMS:
     r"""RMSProp whose step is cut back where it would overshoot.
 
     .. math::
-        v \leftarrow \beta v + (1 - \beta) d^2, \qquad u \leftarrow \max(\phi u, v), \qquad
-        p = \frac{1}{\sqrt{\max(\hat v, u)} + \epsilon}, \qquad
+        v \leftarrow \beta v + (1 - \beta) d^2, \qquad u \leftarrow u + (d^2 - u) / \min(t, 10^5), \qquad
+        p = \frac{1}{\sqrt{\max(\hat v, \phi u)} + \epsilon}, \\
         M = \eta \kappa \max_k \max(|\delta_k|, 1) \textstyle\sum |p z_k|, \qquad
         \Delta = \frac{\eta}{\max(1, M)} \, p \, d
 
     symbols: d ↔ ``direction``, z_k ↔ ``traces``, δ_k ↔ ``errors``, η ↔ ``rate``, κ ↔ ``overshoot``, β ↔ ``decay``,
-    φ ↔ ``fading``.
+    φ ↔ ``floor``.
 
     RMSProp divides by what directions have been of late. Once a task is solved that is next to nothing, and one unlucky
-    episode makes steps tens of times as long as any before: what was learned is gone. With φ, the largest mean square
-    so far, slowly forgotten, remembers how large they can be; φ = 1 is AMSGrad (Reddi et al., *On the convergence of
-    Adam and beyond*, 2018).
+    episode makes steps tens of times as long as any before: what was learned is gone. With φ the mean square of late
+    counts as no less than this share of that in the long run, which remembers what directions are when there is
+    something to learn.
 
     The bound is that of Elsayed et al. (*Streaming deep reinforcement learning finally works*, 2024), in the
     metric of RMSProp: M is how far one more step would change what was just predicted, κ times over. Where it is large
@@ -62,41 +66,42 @@ class BoundedRMS:
         rate: step size of each parameter while the bound does not hold it back.
         overshoot: how early the bound sets in; 0 for plain RMSProp.
         decay: of the mean squares.
-        fading: of the largest of them; None: it is not kept, and p is 1/(√v̂ + ε).
         epsilon: added to their root.
+        floor: share of their long-run mean that they count as at least; None: it is not kept, and p is 1/(√v̂ + ε).
     """
 
     rate: float = dataclasses.field(default=0.001, metadata=traced())
     overshoot: float = dataclasses.field(default=0.05, metadata=traced())
     decay: float = dataclasses.field(default=0.999, metadata=traced())
     epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
-    fading: float | None = dataclasses.field(default=None, metadata=traced())
+    floor: float | None = dataclasses.field(default=None, metadata=traced())
 
     def __post_init__(self) -> None:
         check_number("rate", self.rate, 0.0, 10.0)
         check_number("overshoot", self.overshoot, 0.0, 1e6)
         check_number("decay", self.decay, 0.0, 1.0)
         check_number("epsilon", self.epsilon, 0.0, 1.0, low_open=True)
-        if self.fading is not None:
-            check_number("fading", self.fading, 0.0, 1.0)
+        if self.floor is not None:
+            check_number("floor", self.floor, 0.0, 1.0)
 
     def init(self, params: Any) -> Squares:
         """No steps yet."""
-        mean, largest = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
-        return Squares(mean, None if self.fading is None else largest, jnp.zeros(()))
+        mean, lasting = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+        return Squares(mean, None if self.floor is None else lasting, jnp.zeros(()))
 
     def update(self, direction: Any, traces: Any, errors: Array, state: Squares) -> tuple[Any, Squares]:
         """See the class; the leaves of ``traces`` have a leading axis as long as ``errors``."""
         count = state.count + 1
         mean = jax.tree.map(lambda v, d: self.decay * v + (1 - self.decay) * d * d, state.mean, direction)
         correction = 1 - jnp.asarray(self.decay, jnp.float32) ** count
-        largest, squares = None, jax.tree.map(lambda v: v / correction, mean)
-        if self.fading is not None:
-            largest = jax.tree.map(lambda u, v: jnp.maximum(self.fading * u, v), state.largest, mean)
-            squares = jax.tree.map(jnp.maximum, squares, largest)
+        lasting, squares = None, jax.tree.map(lambda v: v / correction, mean)
+        if self.floor is not None:
+            share = 1 / jnp.minimum(count, LONGEST)
+            lasting = jax.tree.map(lambda u, d: u + share * (d * d - u), state.lasting, direction)
+            squares = jax.tree.map(lambda v, u: jnp.maximum(v, self.floor * u), squares, lasting)
         scale = jax.tree.map(lambda v: 1 / (jnp.sqrt(v) + self.epsilon), squares)
         rate = self.rate / jnp.maximum(1.0, self.rate * self.overshoot * reach(scale, traces, errors))
-        return jax.tree.map(lambda p, d: rate * p * d, scale, direction), Squares(mean, largest, count)
+        return jax.tree.map(lambda p, d: rate * p * d, scale, direction), Squares(mean, lasting, count)
 
 
 def reach(scale: Any, traces: Any, errors: Array) -> Array:
