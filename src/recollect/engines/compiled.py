@@ -18,8 +18,7 @@ from recollect.engines import loop
 from recollect.envs.base import Environment
 
 if TYPE_CHECKING:
-    from recollect.engines.compiler.fleet import Attached
-    from recollect.engines.compiler.program import Program, Step
+    from recollect.engines.compiler.program import Attached, Program, Step
 
 LEAST_BINS = 128
 """Rows of the sums of every compiled loop, so that one serves most numbers of bins."""

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from recollect.agents.base import Agent
-from recollect.engines.host import IDLE, RECENT, REWARD, TERMINATED, TRUNCATED, Host, Live, TimeStep
+from recollect.engines.host import RECENT, Host, Live
 
 if TYPE_CHECKING:
-    from recollect.engines.compiler.fleet import Attached, Fleet
-    from recollect.engines.compiler.program import Program, Step
+    from recollect.engines.compiler.fleet import Fleet
+    from recollect.engines.compiler.program import Attached, Program, Step
 
 
 class Held:
@@ -48,71 +48,10 @@ class CompiledHost(Host):
         from recollect.engines.compiler import Unsupported
 
         try:
-            _host(agent, observation_size, outputs, copies, shared)._step_of("step").check()
+            host(agent, observation_size, outputs, copies, shared)._step_of("step").check()
         except Unsupported as error:
             return f"the step compiler does not know {error}"
         return None
-
-    # -- one copy's calls, as functions of its state and a row
-
-    def _one(self, name: str, live: Live, row: Any) -> tuple[Live, Any]:
-        s = self.size
-        if name == "start":
-            return self._start_one(row, jnp.uint32(0)), ()
-        if name == "begin":
-            agent, action = self.agent.begin(live.agent, row, self._keys(live)[1])
-            return live._replace(agent=agent, time=live.time + 1), (action,)
-        if name == "forget":
-            no, yes = jnp.zeros((), bool), jnp.ones((), bool)
-            timestep = TimeStep(jnp.zeros(s), jnp.zeros(()), no, yes)
-            return live._replace(agent=self.agent.watch(live.agent, timestep, self._keys(live)[0])), ()
-        if name == "query":
-            return live, (self.agent.query_entropy(live.agent),)
-        if name == "weights":
-            return live, (self.agent.write_weights(live.agent, row),)
-        extra = row[2 * s :]
-        timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
-        idle, (key_learn, key_begin) = extra[IDLE] > 0, self._keys(live)
-        if name == "step":
-            agent, finite = self.agent.update(live.agent, timestep, key_learn)
-        else:
-            agent, finite = self.agent.watch(live.agent, timestep, key_learn), jnp.array(True)
-        observation = jnp.where(timestep.terminated | timestep.truncated, row[s : 2 * s], row[:s])
-        agent, action = self.agent.begin(agent, observation, key_begin)
-        after = live._replace(agent=agent, time=live.time + 1)
-        if self.copies > 1:
-            after = jax.tree.map(lambda new, old: jnp.where(idle, old, new), after, live)
-        return after, (action, finite | idle)
-
-    def _all(self, name: str, live: Live, rows: Any) -> tuple[Live, Any]:
-        """The calls of copies that share an agent, all at once."""
-        if name == "start":
-            return self._start_all(rows), ()
-        if name != "step":
-            return jax.vmap(functools.partial(self._one, name))(live, rows)
-        s = self.size
-
-        def take_in(live: Live, row: Any) -> tuple[Live, Any]:
-            extra = row[2 * s :]
-            timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
-            agent, finite = self.agent.update(live.agent, timestep, self._keys(live)[0])
-            return live._replace(agent=agent), finite | (extra[IDLE] > 0)
-
-        def act(taken: Live, live: Live, row: Any) -> tuple[Live, Any]:
-            extra = row[2 * s :]
-            over = (extra[TERMINATED] > 0) | (extra[TRUNCATED] > 0)
-            agent, action = self.agent.begin(
-                taken.agent, jnp.where(over, row[s : 2 * s], row[:s]), self._keys(taken)[1]
-            )
-            after = taken._replace(agent=agent, time=taken.time + 1)
-            after = jax.tree.map(lambda new, old: jnp.where(extra[IDLE] > 0, old, new), after, live)
-            shared = {part: getattr(taken.agent, part) for part in self.agent.learned}
-            return after._replace(agent=after.agent._replace(**shared)), action
-
-        taken, finite = jax.vmap(take_in)(live, rows)
-        taken = taken._replace(agent=self._average(taken.agent, rows[:, 2 * s + IDLE] > 0))
-        new, actions = jax.vmap(act)(taken, live, rows)
-        return new, (actions, finite)
 
     # -- compiled
 
@@ -233,10 +172,6 @@ class CompiledHost(Host):
 
 
 @functools.lru_cache(maxsize=64)
-def _host(agent: Agent, observation_size: int, outputs: int, copies: int, shared: bool) -> CompiledHost:
-    return CompiledHost(agent, observation_size, outputs, copies, shared)
-
-
-def host(agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False) -> CompiledHost:
+def host(agent: Agent, observation_size: int, outputs: int, copies: int, shared: bool) -> CompiledHost:
     """The compiled host of an agent at one size, made once."""
-    return _host(agent, observation_size, outputs, copies, shared)
+    return CompiledHost(agent, observation_size, outputs, copies, shared)

@@ -255,6 +255,29 @@ class Memory:
         return self.layout.wrap([np.array(v) for v in leaves])
 
 
+class Attached:
+    """A program with the buffers of its inputs, outputs and scratch space, for one run or one block of them."""
+
+    def __init__(self, program: Program, memory: Memory):
+        self.program, self.memory = program, memory
+        lanes = () if program.lanes == 1 else (program.lanes,)
+        shared = program.shared
+        self.inputs = [
+            aligned(s if one else (*s, *lanes), k)
+            for s, k, one in zip(program.inputs.shapes, program.inputs.kinds, shared, strict=True)
+        ]
+        self.outputs = [
+            aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)
+        ]
+        self._scratch = [aligned((size,), "b") for size in program.scratch]
+        self._table = np.array([a.ctypes.data for a in (*self.inputs, *self.outputs, *self._scratch)], np.uintp)
+        self.pointers = (*memory.pointers, self._table.ctypes.data)
+
+    def advance(self, steps: int = 1) -> None:
+        """Take so many steps with the inputs as they are."""
+        self.program.run(*self.pointers, steps)
+
+
 class Compiled:
     """A compiled step with memory of its own (or shared with other steps on the same state).
 
@@ -264,24 +287,16 @@ class Compiled:
 
     def __init__(self, program: Program, memory: Memory):
         self.program, self.memory = program, memory
-        self._given = [aligned(s, k) for s, k in zip(program.inputs.shapes, program.inputs.kinds, strict=True)]
-        self._taken = [aligned(s, k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)]
-        self._scratch = [aligned((size // 4 + VECTOR_SPARE,), "f") for size in program.scratch]
-        self.inputs = jax.tree.unflatten(program.inputs.tree, self._given)
-        self.outputs = jax.tree.unflatten(program.outputs.tree, self._taken)
-        self._table = np.array([a.ctypes.data for a in (*self._given, *self._taken, *self._scratch)], np.uintp)
-        self._call = program.run
-        self._pointers = (*memory.pointers, self._table.ctypes.data)
-
-    def advance(self, steps: int = 1) -> None:
-        """Take so many steps with the inputs as they are."""
-        self._call(*self._pointers, steps)
+        attached = Attached(program, memory)
+        self._given, self.advance = attached.inputs, attached.advance
+        self.inputs = jax.tree.unflatten(program.inputs.tree, attached.inputs)
+        self.outputs = jax.tree.unflatten(program.outputs.tree, attached.outputs)
 
     def __call__(self, *inputs: Any) -> Any:
         """One step."""
         for array, value in zip(self._given, jax.tree.leaves(inputs), strict=True):
             array[...] = value
-        self._call(*self._pointers, 1)
+        self.advance()
         return self.outputs
 
     @property
@@ -292,9 +307,6 @@ class Compiled:
     @state.setter
     def state(self, tree: Any) -> None:
         self.memory.load(tree)
-
-
-VECTOR_SPARE = 32
 
 
 def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory | None = None) -> Compiled:
@@ -322,4 +334,4 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     return Compiled(program, memory)
 
 
-__all__ = ["Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]
+__all__ = ["Attached", "Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]
