@@ -1,23 +1,24 @@
 """``recollect sample`` beside reading, beside itself with two workers, and beside Apache DataSketches, in one run.
 
-    python benchmarks/sample.py --rows 32000000 --out benchmarks/sample.json
+    python benchmarks/sample.py --rows 96000000 --out benchmarks/sample.json
 
-Reading: pyarrow reads the weight column of the same Parquet files, as a table (``read_table``) and in batches that are
-thrown away at once (``batches``). Times are the processor time of the process, which other work on the machine changes
-less than the clock. Two workers are compared with one by the clock and, since that needs an idle machine, by processor
-time as well: all of one worker's over the busiest worker's and the driver's. Rounds take turns; a ratio is that of two
-times of one round, and the median over rounds is shown with the least and the largest. The load of the machine is shown
-as well. DataSketches: one call an item, which is all that its package offers.
+Reading: pyarrow reads the weight column of the same Parquet files, as a table (``read_table``) and in batches that
+are thrown away at once (``batches``), on one thread; one worker samples them. Times are the processor time of the
+process, which other work on the machine changes less than the clock. Two workers are compared with one by the clock,
+which needs an idle machine; beside them is what the machine allows: two processes at once, each of which does all of
+one worker's work and shares nothing with the other, over one of them alone. Rounds take turns; a ratio is that of two
+times of one round, and the median over rounds is shown with the least and the largest. The load of the machine is
+shown as well. DataSketches: one call an item, which is all that its package offers.
 """
 
 import argparse
 import concurrent.futures
 import importlib.util
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,21 +29,23 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from recollect.reservoir import pieces, tables
+from recollect.reservoir import pieces, scans, stages, tables
 
 FILES = 4
+BOTH = "read_table, both columns"
+KINDS = ("price", "csv")  # of files, for two workers
 
 
 def write(folder: Path, rows: int) -> dict[str, list[str]]:
-    """Files of prices alone, of prices beside an id, and a CSV of fewer rows."""
+    """Files of prices alone, one of prices beside an id, and CSV of fewer rows."""
     rng = np.random.default_rng(0)
     found: dict[str, list[str]] = {"price": [], "price and id": [], "csv": []}
     for k in range(FILES):
         price = rng.lognormal(3.0, 1.0, rows // FILES)
-        for kind, columns in (
-            ("price", {"price": price}),
-            ("price and id", {"price": price, "id": np.arange(len(price))}),
-        ):
+        ways = {"price": {"price": price}} | (
+            {} if k else {"price and id": {"price": price, "id": np.arange(len(price))}}
+        )
+        for kind, columns in ways.items():
             path = folder / f"{kind.replace(' ', '-')}-{k}.parquet"
             pq.write_table(pa.table(columns), path, row_group_size=1 << 20)
             found[kind].append(str(path))
@@ -66,24 +69,12 @@ def read_batches(paths: list[str]) -> None:
                 pass
 
 
-def sample(paths: list[str], n: int, jobs: int) -> float:
-    """All of ``recollect sample`` but for the command line and the output file; the longest way in processor time."""
+def sample(paths: list[str], n: int, jobs: int) -> None:
+    """All of ``recollect sample`` but for the command line and the output file."""
     parts = [piece for path in paths for piece in tables.pieces_of(path)]
-    taken: dict[int, float] = {}
-
-    def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        start = time.thread_time()
-        try:
-            return work(*args, **kwargs)
-        finally:
-            me = threading.get_ident()
-            taken[me] = taken.get(me, 0.0) + time.thread_time() - start
-
-    start = time.thread_time()
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        submit = lambda *args, **kwargs: pool.submit(timed, *args, **kwargs)  # noqa: E731
-        pieces.sample(parts, pieces.Options(tables.Select("price")), n, 0, submit, cache=pieces.Cache(1 << 30))
-    return time.thread_time() - start + max(taken.values())
+        options = stages.Options(tables.Select("price"))
+        pieces.sample(parts, options, n, 0, pool.submit, cache=scans.Cache(1 << 30))
 
 
 Times = dict[str, list[float]]
@@ -99,6 +90,36 @@ def in_turns(runs: dict[str, Callable[[], Any]], clock: Callable[[], float], rou
             times[name].append(clock() - start)
             print(f"  round {turn}, {name}: {times[name][-1]:.2f} s", file=sys.stderr, flush=True)
     return {name: taken[1:] for name, taken in times.items()}
+
+
+class Twins:
+    """Two processes, each of which samples the same files with one worker whenever it is told to."""
+
+    def __init__(self, paths: list[str], n: int):
+        context = multiprocessing.get_context("spawn")
+        self.ends = []
+        for _ in range(2):
+            here, there = context.Pipe()
+            context.Process(target=_twin, args=(there, paths, n), daemon=True).start()
+            self.ends.append(here)
+
+    def run(self, number: int) -> None:
+        """Let so many of them work at once."""
+        for end in self.ends[:number]:
+            end.send(True)
+        for end in self.ends[:number]:
+            end.recv()
+
+    def stop(self) -> None:
+        """Let them go."""
+        for end in self.ends:
+            end.send(False)
+
+
+def _twin(end: Any, paths: list[str], n: int) -> None:
+    while end.recv():
+        sample(paths, n, 1)
+        end.send(None)
 
 
 def ratio(above: list[float], below: list[float]) -> list[float]:
@@ -125,8 +146,8 @@ def sketches(rows: int, n: int) -> dict[str, float]:
 def main() -> None:
     """Print the table, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=32_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=96_000_000)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("-n", type=int, default=1_000)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -140,29 +161,35 @@ def main() -> None:
         }
         for n in (args.n, 10 * args.n):
             runs[f"sample n={n}"] = lambda n=n: sample(files["price"], n, 1)
-        runs[f"sample n={args.n}, another column"] = lambda: sample(files["price and id"], args.n, 1)
-        runs["read_table, both columns"] = lambda: read_table(files["price and id"], ["price", "id"])
+        other = f"sample n={args.n}, another column"
+        runs[other] = lambda: sample(files["price and id"], args.n, 1)
+        runs[BOTH] = lambda: read_table(files["price and id"], ["price", "id"])
         processor = in_turns(runs, time.process_time, args.rounds)
-        ways: Times = {}
-        clocks: dict[str, Callable[[], Any]] = {
-            f"{kind}, {jobs}": lambda kind=kind, jobs=jobs: ways.setdefault(f"{kind}, {jobs}", []).append(
-                sample(files[kind], args.n, jobs)
-            )
-            for kind in ("price", "csv")
-            for jobs in (1, 2)
-        }
+        clocks: dict[str, Callable[[], Any]] = {}
+        pairs = {kind: Twins(files[kind], args.n) for kind in KINDS}
+        for kind, twins in pairs.items():
+            for number in (1, 2):
+                clocks[f"{kind}, {number}"] = lambda kind=kind, number=number: sample(files[kind], args.n, number)
+                clocks[f"{kind}, twins, {number}"] = lambda twins=twins, number=number: twins.run(number)
         clock = in_turns(clocks, time.perf_counter, args.rounds)
-    way = {name: found[1:] for name, found in ways.items()}
-    sampled = [name for name in processor if name.startswith("sample")]
+        for twins in pairs.values():
+            twins.stop()
+    sampled = [f"sample n={n}" for n in (args.n, 10 * args.n)]
+    sizes = {name: args.rows // FILES if "column" in name else args.rows for name in processor}
     found = {
         "rows": args.rows,
+        "rows_with_another_column": args.rows // FILES,
         "rounds": args.rounds,
         "load": os.getloadavg(),
-        "nanoseconds_a_row": {name: float(np.median(taken)) / args.rows * 1e9 for name, taken in processor.items()},
+        "nanoseconds_a_row": {name: float(np.median(taken)) / sizes[name] * 1e9 for name, taken in processor.items()},
         "read_table_over_sampling": {name: ratio(processor["read_table"], processor[name]) for name in sampled},
         "batches_over_sampling": {name: ratio(processor["batches"], processor[name]) for name in sampled},
-        "two_workers_over_one_by_the_clock": {k: ratio(clock[f"{k}, 1"], clock[f"{k}, 2"]) for k in ("price", "csv")},
-        "two_workers_over_one_by_processor_time": {k: ratio(way[f"{k}, 1"], way[f"{k}, 2"]) for k in ("price", "csv")},
+        "read_table_over_sampling, both columns": ratio(processor[BOTH], processor[other]),
+        "two_workers_over_one": {k: ratio(clock[f"{k}, 1"], clock[f"{k}, 2"]) for k in KINDS},
+        "two_processes_that_share_nothing_over_one": {
+            k: [2 * x for x in ratio(clock[f"{k}, twins, 1"], clock[f"{k}, twins, 2"])] for k in KINDS
+        },
+        "seconds_of_one_worker": {k: float(np.median(clock[f"{k}, 1"])) for k in KINDS},
         "datasketches_nanoseconds_an_item": sketches(1_000_000, args.n),
     }
     print(json.dumps(found, indent=1))

@@ -1,6 +1,7 @@
 """The documentation against the code: what it names exists, and what cites the paper is named."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -40,6 +41,16 @@ def test_named_tests_and_files_exist(page):
             assert re.search(rf"^def {name}\b", (ROOT / path).read_text(), re.M), f"{path}::{name}"
     for target in re.findall(r"\]\(([\w./-]+\.(?:md|json|png|svg|cff))(?:#[\w-]+)?\)", text):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_costs_of_a_cluster_are_those_that_were_measured():
+    """The row of the table on paper is what the benchmark of sampling says it takes."""
+    sample, cluster = (json.loads((ROOT / "benchmarks" / name).read_text()) for name in ("sample.json", "cluster.json"))
+    measured = cluster["measured"]["seconds_a_row"]
+    assert measured == pytest.approx(sample["nanoseconds_a_row"]["sample n=10000"] * 1e-9, rel=1e-12)
+    page = (ROOT / "docs" / "scale.md").read_text()
+    assert f"| a row, one worker, n = 10,000 | {measured * 1e9:.1f} ns |" in page
+    assert f"| `recollect sample`, n = 10,000 | {measured * 1e9:.1f} |" in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

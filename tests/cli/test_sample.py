@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from recollect import Reservoir, cli  # noqa: E402
 from recollect.errors import RecollectError  # noqa: E402
-from recollect.reservoir import law, pieces, scans, tables  # noqa: E402
+from recollect.reservoir import law, pieces, scans, stages, tables  # noqa: E402
 
 N = 3000
 
@@ -61,10 +61,10 @@ def test_every_format_gives_the_same_rows(table, tmp_path):
     assert first.num_rows == 50 and first["id"].to_pylist() == sorted(first["id"].to_pylist())
     for one in found.values():
         assert one["id"].to_pylist() == first["id"].to_pylist()
-        assert one[pieces.PROBABILITY].to_pylist() == first[pieces.PROBABILITY].to_pylist()
+        assert one[tables.PROBABILITY].to_pylist() == first[tables.PROBABILITY].to_pylist()
     p = law.inclusion_probabilities(np.log(table["price"].to_numpy()), 50)[first["id"].to_numpy()]
-    assert first[pieces.PROBABILITY].to_numpy() == pytest.approx(p, rel=1e-12)
-    assert first[pieces.WEIGHT].to_numpy() == pytest.approx(1 / p, rel=1e-12)
+    assert first[tables.PROBABILITY].to_numpy() == pytest.approx(p, rel=1e-12)
+    assert first[tables.WEIGHT].to_numpy() == pytest.approx(1 / p, rel=1e-12)
 
 
 def test_the_same_bytes_whoever_does_it(table, tmp_path, monkeypatch):
@@ -83,12 +83,12 @@ def test_the_same_bytes_whoever_does_it(table, tmp_path, monkeypatch):
 @pytest.mark.parametrize("chunk", [64, 131072])
 def test_the_law_over_files(tmp_path, monkeypatch, chunk):
     """Subsets over files of one row and of several, some without weight; through all stages."""
-    monkeypatch.setattr(pieces, "CHUNK", chunk)
+    monkeypatch.setattr(stages, "CHUNK", chunk)
     weights = [0.5, 3.0, 0.0, 1.0, 8.0, 2.0]
     cuts = [(0, 1), (1, 4), (4, 6)]
     paths = [put(pa.table({"w": weights[a:b]}), tmp_path / f"{a}.arrow", "arrow") for a, b in cuts]
     parts = [piece for path in paths for piece in tables.pieces_of(path)]
-    options = pieces.Options(tables.Select("w"))
+    options = stages.Options(tables.Select("w"))
     hits, runs = {}, 800
 
     for seed in range(runs):
@@ -134,7 +134,7 @@ def test_interrupted_and_resumed(table, tmp_path, capsys, monkeypatch):
     paths = [put(table.slice(k, 1000), tmp_path / f"{k:05}.csv", "csv") for k in (0, 1000, 2000)]
     words = (*paths, "--weight", "price", "-n", 100, "--jobs", 1)
     run(*words, "--out", tmp_path / "whole.parquet")
-    survey, done = pieces.survey, []
+    survey, done = stages.survey, []
 
     def failing(piece, *args, **kwargs):
         if piece.path == paths[2] and not fixed:
@@ -142,7 +142,7 @@ def test_interrupted_and_resumed(table, tmp_path, capsys, monkeypatch):
         done.append(piece.path)
         return survey(piece, *args, **kwargs)
 
-    monkeypatch.setattr(pieces, "survey", failing)
+    monkeypatch.setattr(stages, "survey", failing)
     out, fixed = tmp_path / "out.parquet", False
     assert "the disk is gone" in refused(capsys, *words, "--out", out)
     assert not out.exists() and done == paths[:2]
@@ -207,6 +207,24 @@ def test_what_a_new_user_tries(table, tmp_path, capsys):
     assert "differ in the type" in refused(capsys, path, other, "--uniform", "-n", N + 9)
 
 
+def test_hard_links_are_one_file(table, tmp_path, capsys):
+    path, link = put(table, tmp_path / "a.csv", "csv"), tmp_path / "b.csv"
+    link.hardlink_to(path)
+    assert "b.csv: named twice, before as" in refused(capsys, path, link, "--uniform", "-n", 5)
+    assert "a.csv: named twice, before as" in refused(capsys, path, path, "--uniform", "-n", 5)
+
+
+def test_a_column_that_changes_its_type_can_be_left_out(tmp_path, capsys, monkeypatch):
+    """Numbers in its first rows, then words: what pyarrow says, and the way around it."""
+    path, rows = tmp_path / "mixed.csv", 200_000
+    path.write_text("id,code\n" + "".join(f"{k},{k if k < rows - 5 else 'A'}\n" for k in range(rows)))
+    monkeypatch.setattr(tables, "TEXT_BLOCK", 1 << 16)
+    said = refused(capsys, path, "--uniform", "-n", rows)
+    assert "column #1" in said and "invalid value 'A'" in said and "--columns leaves out one that changes" in said
+    run(path, "--uniform", "-n", 5, "--columns", "id")
+    assert "--columns" not in refused(capsys, path, "--weight", "code", "-n", 5)  # the weight cannot be left out
+
+
 def test_conditions(table, tmp_path):
     path = put(table, tmp_path / "data.parquet", "parquet")
     where = "region == north and price >= 1"
@@ -242,10 +260,10 @@ def test_prescribed_probabilities(table, tmp_path):
     run(path, "--inclusion", "pi", "--out", tmp_path / "a.parquet")
     found = pq.read_table(tmp_path / "a.parquet")
     assert found.num_rows == 60
-    assert found[pieces.PROBABILITY].to_numpy() == pytest.approx(pi[found["id"].to_numpy()], rel=1e-9)
+    assert found[tables.PROBABILITY].to_numpy() == pytest.approx(pi[found["id"].to_numpy()], rel=1e-9)
     run(path, "--pps", "price", "-n", 1000, "--out", tmp_path / "b.parquet")
     found = pq.read_table(tmp_path / "b.parquet")
-    p, w = found[pieces.PROBABILITY].to_numpy(), found["price"].to_numpy()
+    p, w = found[tables.PROBABILITY].to_numpy(), found["price"].to_numpy()
     assert found.num_rows == 1000 and (p == 1).sum() > 10
     assert np.ptp((p / w)[p < 1]) < 1e-9 * (p / w)[p < 1].max()
 
@@ -254,11 +272,11 @@ def test_uniform_and_all(table, tmp_path):
     path = put(table, tmp_path / "data.arrow", "arrow")
     run(path, "--uniform", "-n", 300, "--columns", "id", "--out", tmp_path / "a.parquet")
     found = pq.read_table(tmp_path / "a.parquet")
-    assert found.schema.names == ["id", pieces.PROBABILITY, pieces.WEIGHT]
-    assert found[pieces.PROBABILITY].to_numpy() == pytest.approx(0.1, rel=1e-12)
+    assert found.schema.names == ["id", tables.PROBABILITY, tables.WEIGHT]
+    assert found[tables.PROBABILITY].to_numpy() == pytest.approx(0.1, rel=1e-12)
     run(path, "--weight", "price", "-n", N + 5, "--out", tmp_path / "b.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
-    assert [row["id"] for row in rows] == list(range(N)) and {row[pieces.PROBABILITY] for row in rows} == {1.0}
+    assert [row["id"] for row in rows] == list(range(N)) and {row[tables.PROBABILITY] for row in rows} == {1.0}
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -271,7 +289,7 @@ def test_standard_input(table, tmp_path, monkeypatch, capsys, kind):
     r.extend(table, weight="price")
     found = pq.read_table(tmp_path / "out.parquet")
     assert found["id"].to_pylist() == [row["id"] for row in r.items]
-    assert found[pieces.PROBABILITY].to_numpy() == pytest.approx(r.inclusion_probabilities(), rel=1e-12)
+    assert found[tables.PROBABILITY].to_numpy() == pytest.approx(r.inclusion_probabilities(), rel=1e-12)
     assert "--format is one of csv" in refused(capsys, "-", "--weight", "price", "-n", 20)
     assert path
 
@@ -335,23 +353,23 @@ def connected(duckdb, table):
 @pytest.mark.parametrize("order", ["mixed", "misleading"])
 def test_large_pieces_are_counted_while_they_are_surveyed(tmp_path, monkeypatch, order):
     """At a θ guessed from their first rows; where these mislead they are counted again, and the law is the same."""
-    monkeypatch.setattr(pieces, "CHUNK", 64)
+    monkeypatch.setattr(stages, "CHUNK", 64)
     monkeypatch.setattr(tables, "BATCH", 64)
-    monkeypatch.setattr(pieces, "PILOT", 64)
+    monkeypatch.setattr(stages, "PILOT", 64)
     rng = np.random.default_rng(5)
     w = rng.lognormal(0, 1.5, 2000)
     if order == "misleading":
         w[np.arange(2000) % 700 < 64] *= 1e-4
     path = put(pa.table({"w": w}), tmp_path / "w.parquet", "parquet")
-    parts, options, stages = tables.pieces_of(path, rows=700), pieces.Options(tables.Select("w")), []
+    parts, options, done = tables.pieces_of(path, rows=700), stages.Options(tables.Select("w")), []
     p = law.inclusion_probabilities(np.log(w), 40)
     hits, runs = np.zeros(2000), 400
     for seed in range(runs):
-        found = pieces.sample(parts, options, 40, seed, at_once, say=lambda name, done, of: stages.append(name))
+        found = pieces.sample(parts, options, 40, seed, at_once, say=lambda name, at, of: done.append(name))
         rows = np.flatnonzero(np.isin(w, found.table["w"].to_numpy()))
         assert found.probabilities == pytest.approx(p[rows], rel=1e-11)
         hits[rows] += 1
-    assert "pilot" in stages and ("count-1" in stages) == (order == "misleading")
+    assert "pilot" in done and ("count-1" in done) == (order == "misleading")
     z = (hits - runs * p) / np.sqrt(runs * p * (1 - p))
     assert hits.sum() == 40 * runs and abs(np.sum(z**2) - 2000) < 6 * math.sqrt(2 * 2000)
 
@@ -360,16 +378,16 @@ def test_rows_drawn_while_weights_are_at_hand(tmp_path, monkeypatch):
     """The law of subsets where blocks draw beforehand, also where too few of those rows are different."""
     monkeypatch.setattr(scans, "RISK", math.inf)
     monkeypatch.setattr(pieces, "LEAST_BLOCK", 2)
-    monkeypatch.setattr(pieces, "CHUNK", 4)
+    monkeypatch.setattr(stages, "CHUNK", 4)
     weights = [0.5, 3.0, 0.0, 1.0, 4.0, 2.0, 2.0]
     parts = [tables.Piece(put(pa.table({"w": weights}), tmp_path / "w.arrow", "arrow"), "arrow")]
-    options, hits, runs, enough = pieces.Options(tables.Select("w")), {}, 1000, [0, 0]
+    options, hits, runs, enough = stages.Options(tables.Select("w")), {}, 1000, [0, 0]
     for seed in range(runs):
-        cache = pieces.Cache(1 << 20)
+        cache = scans.Cache(1 << 20)
         found = pieces.sample(parts, options, 3, seed, at_once, cache=cache)
         rows = tuple(found.table["w"].to_pylist())
         hits[rows] = hits.get(rows, 0) + 1
-        for block in (block for scan in cache.scans[parts[0]][1] for block in scan.blocks):
+        for block in (block for scan in cache.known[parts[0]].scans for block in scan.blocks):
             assert len(block.places) and block.kept is None
             enough[block.rows(3) is not None] += 1
     assert min(enough) > 100  # both happen: all three found beforehand, and weights looked at again
@@ -388,21 +406,21 @@ def test_rows_drawn_while_weights_are_at_hand(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_sparse_samples_of_large_pieces(tmp_path, monkeypatch):
     """The same bits with and without memory for what was counted, for any number of workers; the right frequencies."""
-    monkeypatch.setattr(pieces, "CHUNK", 1024)
+    monkeypatch.setattr(stages, "CHUNK", 1024)
     monkeypatch.setattr(tables, "BATCH", 1024)
     rng = np.random.default_rng(8)
     w = rng.lognormal(0, 1, 40_000)
     w[17_000] = 5000.0  # a block whose weights are kept
     path = put(pa.table({"w": w, "id": np.arange(len(w))}), tmp_path / "w.parquet", "parquet")
-    parts, options = tables.pieces_of(path, rows=13_000), pieces.Options(tables.Select("w"))
+    parts, options = tables.pieces_of(path, rows=13_000), stages.Options(tables.Select("w"))
     p = law.inclusion_probabilities(np.log(w), 12)
     heavy, largest, runs = 0, 0.0, 80
     for seed in range(runs):
-        cache = pieces.Cache(1 << 30)
+        cache = scans.Cache(1 << 30)
         found = pieces.sample(parts, options, 12, seed, at_once, cache=cache)
-        for little in (None, pieces.Cache(0)) if seed < 10 else ():
+        for little in (None, scans.Cache(0)) if seed < 10 else ():
             assert pieces.sample(parts, options, 12, seed, at_once, cache=little).table.equals(found.table)
-        kept = sum(scan.kept_bytes for _, own in cache.scans.values() for scan in own)
+        kept = sum(scan.kept_bytes for known in cache.known.values() for scan in known.scans)
         assert 0 < kept <= 8 * 1024 and not cache.weights
         ids = found.table["id"].to_numpy()
         assert len(set(ids)) == 12 and (w[ids] == found.table["w"].to_numpy()).all()
@@ -440,7 +458,7 @@ def interrupted(tmp_path, table, monkeypatch):
     """A sample of three files of which one was not drawn from; the words of it, and its folder of parts."""
     paths = [put(table.slice(k, 1000), tmp_path / f"{k:05}.parquet", "parquet") for k in (0, 1000, 2000)]
     words = (*paths, "--weight", "price", "-n", 30, "--jobs", 1, "--out", tmp_path / "out.parquet")
-    draw = pieces.draw
+    draw = stages.draw
 
     def failing(piece, *args, **kwargs):
         if piece.path == paths[2]:
@@ -448,7 +466,7 @@ def interrupted(tmp_path, table, monkeypatch):
         return draw(piece, *args, **kwargs)
 
     with monkeypatch.context() as patched:
-        patched.setattr(pieces, "draw", failing)
+        patched.setattr(stages, "draw", failing)
         assert cli.main(["sample", *map(str, words)]) == 130
     return words, tmp_path / "out.parquet.parts"
 
@@ -510,14 +528,14 @@ def test_killed_before_the_plan_was_written(table, tmp_path, capsys):
 def test_a_file_that_changes_while_it_is_read(table, tmp_path, capsys, monkeypatch):
     """Weights of before and rows of after are no sample of anything."""
     path, out = put(table, tmp_path / "data.csv", "csv"), tmp_path / "out.parquet"
-    survey = pieces.survey
+    survey = stages.survey
 
     def changing(piece, *args, **kwargs):
         found = survey(piece, *args, **kwargs)
         put(table.slice(1), tmp_path / "data.csv", "csv")
         return found
 
-    monkeypatch.setattr(pieces, "survey", changing)
+    monkeypatch.setattr(stages, "survey", changing)
     for more in ((), ("--out", out)):
         assert "data.csv changed while it was read" in refused(capsys, path, "--weight", "price", "-n", 9, *more)
     assert not out.exists() and not (tmp_path / "out.parquet.parts").exists()
@@ -579,7 +597,7 @@ def test_sizes_of_any_magnitude(tmp_path, scale):
     run(path, "--pps", "size", "-n", 3, "--out", tmp_path / "out.parquet")
     found = pq.read_table(tmp_path / "out.parquet")
     p = np.array([1 / 3, 1 / 3, 2 / 3, 2 / 3, 1.0])[found["id"].to_numpy()]
-    assert found.num_rows == 3 and found[pieces.PROBABILITY].to_numpy() == pytest.approx(p, rel=1e-12)
+    assert found.num_rows == 3 and found[tables.PROBABILITY].to_numpy() == pytest.approx(p, rel=1e-12)
 
 
 def test_lines_within_values(tmp_path):
@@ -626,3 +644,29 @@ def test_certain_rows_are_rows_of_positive_weight(tmp_path, capsys):
     path = put(pa.table({"pi": [1.0, 1.0, 0.5, 0.5, 0.0]}), tmp_path / "data.parquet", "parquet")
     run(path, "--inclusion", "pi")
     assert "3 of 4 rows of positive weight, 5 in all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+@pytest.mark.parametrize("stage", ["survey", "count-0", "draw"])
+def test_workers_stop_within_a_piece(table, tmp_path, monkeypatch, stage, memory):
+    """As after Ctrl-C: whoever is told of batches ends the reading by an error, at the first one in any stage."""
+    monkeypatch.setattr(tables, "TEXT_BLOCK", 1 << 12)
+    path, stages_begun, calls = put(table, tmp_path / "data.csv", "csv"), [], []
+
+    def tell(rows):
+        calls.append(stages_begun[-1])
+        if stages_begun[-1] == stage:
+            raise RecollectError("stopped")
+
+    with pytest.raises(RecollectError, match="stopped"):
+        pieces.sample(
+            tables.pieces_of(path),
+            stages.Options(tables.Select("price")),
+            300,
+            0,
+            at_once,
+            cache=scans.Cache(memory),
+            tell=tell,
+            say=lambda name, done, of: stages_begun.append(name),
+        )
+    assert calls.count(stage) == 1

@@ -3,8 +3,6 @@
 import argparse
 import concurrent.futures
 import glob
-import io
-import json
 import os
 import sys
 import threading
@@ -12,11 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from recollect._version import __version__
 from recollect.cli.arguments import Commands, add_break_lock, add_on, count, multiple, names, seed
-from recollect.cli.reports import print_table
 from recollect.cores import cores
 from recollect.errors import RecollectError
 
@@ -76,27 +71,28 @@ def _sample(args: argparse.Namespace) -> None:
 
 
 def _draw_and_show(args: argparse.Namespace) -> None:
+    from recollect.cli.sample_output import show
     from recollect.cli.sample_parts import Parts
-    from recollect.reservoir import pieces, tables
+    from recollect.reservoir import stages, tables
 
     select = tables.Select(
         args.weight or args.inclusion or args.pps, tables.conditions(args.where) if args.where else ()
     )
-    options = pieces.Options(select, args.bad, args.columns)
+    options = stages.Options(select, args.bad, args.columns)
     if args.files == ["-"]:
-        _show(args, _from_stdin(args, options))
+        show(args, _from_stdin(args, options))
         return
     states = _states(_paths(args))
     parts = [piece for path in states for piece in tables.pieces_of(path, args.format)]
     _check_columns(args, parts, select)
     if args.out is None:
-        _show(args, _from_files(args, options, parts, states, None))
+        show(args, _from_files(args, options, parts, states, None))
         return
     kept = Parts(args.out, _plan(args, states), args.resume)
     try:
-        _show(args, _from_files(args, options, parts, states, kept))
+        show(args, _from_files(args, options, parts, states, kept))
         kept.remove()
-    except pieces.UnfitError:  # whatever mends it, it will be another sample
+    except stages.UnfitError:  # whatever mends it, it will be another sample
         kept.remove()
         raise
     except KeyboardInterrupt as error:
@@ -111,27 +107,14 @@ def _draw_and_show(args: argparse.Namespace) -> None:
         kept.close()
 
 
-def _show(args: argparse.Namespace, sampled: Any) -> None:
-    """Say what was sampled, and write it or print it."""
-    table = sampled.table
-    left_out = f", {sampled.bad:,} bad rows passed over" if sampled.bad else ""
-    print(
-        f"  {table.num_rows:,} of {sampled.population:,} rows of positive weight, {sampled.rows:,} in all{left_out}",
-        file=sys.stderr,
-    )
-    if args.total is not None:
-        _print_totals(args, sampled)
-    if args.out is not None:
-        _write(table, args.out)
-        print(f"written: {args.out}", file=sys.stderr)
-    elif args.total is None:
-        _write_csv(table, sys.stdout.buffer)
-
-
 def _check(args: argparse.Namespace) -> None:
     chosen = [name for name in ("weight", "inclusion", "pps") if getattr(args, name) is not None]
     if len(chosen) + args.uniform != 1:
         raise RecollectError("one of --weight COLUMN, --uniform, --inclusion COLUMN and --pps COLUMN is needed")
+    if args.on != "local" and (args.inclusion is not None or args.pps is not None):
+        raise RecollectError("--inclusion and --pps solve for the weights of all rows together: on this machine alone")
+    if args.bad != "stop" and (args.inclusion is not None or args.pps is not None):
+        raise RecollectError("--bad: with --inclusion and --pps every row needs a probability")
     if (args.n is None) != (args.inclusion is not None):
         raise RecollectError("-n says how many rows; with --inclusion their probabilities do")
     if args.by is not None and args.total is None:
@@ -160,12 +143,13 @@ def _paths(args: argparse.Namespace) -> list[str]:
         if not matching:
             raise RecollectError(f"{text}: no such file")
         found += matching
-    places: dict[str, str] = {}
+    places: dict[tuple[int, int], str] = {}
     for path in found:
-        real = os.path.realpath(path)
-        if real in places:
-            raise RecollectError(f"{path}: named twice, before as {places[real]}; rows would count twice")
-        places[real] = path
+        state = os.stat(path)
+        place = state.st_dev, state.st_ino  # the same through links of either kind
+        if place in places:
+            raise RecollectError(f"{path}: named twice, before as {places[place]}; rows would count twice")
+        places[place] = path
     return found
 
 
@@ -181,18 +165,19 @@ def _from_files(args: argparse.Namespace, options: Any, parts: list[Any], states
 
 
 def _drawn(args: argparse.Namespace, options: Any, parts: list[Any], kept: Any) -> Any:
-    from recollect.reservoir import pieces
+    from recollect.reservoir import pieces, prescribed, scans
 
     sizes = [piece.rows for piece in parts]
     progress = _Progress(None if None in sizes else sum(sizes))
-    cache: Any = None
-    certain, n = None, args.n
+    common: dict[str, Any] = {"kept": kept, "say": progress.say}
+    n, memory = args.n, int(args.memory * 2**30)
     if args.inclusion is not None or args.pps is not None:
-        options, cache, certain, n = _prescribed(args, parts, options, progress)
+        solved, cache, common["certain"], n = prescribed.solve(parts, options, n, memory, progress.tell)
+        found = f"  weights found in {solved.iterations} steps, largest error {solved.error:.1e}"
+        print(found, file=sys.stderr, flush=True)
     elif args.on == "local":
-        cache = pieces.Cache(int(args.memory * 2**30))
-    common: dict[str, Any] = {"kept": kept, "say": progress.say, "certain": certain}
-    if args.on != "local" and cache is None:
+        cache = scans.Cache(memory)
+    else:
         return _on_ray(args, parts, options, n, common)
     pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
     try:
@@ -210,7 +195,7 @@ def _states(paths: list[str]) -> dict[str, list[int]]:
 
 def _refuse_changed(states: dict[str, list[int]], error: Exception | None = None) -> None:
     """Refuse a table of which some rows were read before a change and some after it; ``error``: what came of it."""
-    from recollect.reservoir.pieces import UnfitError
+    from recollect.reservoir.stages import UnfitError
 
     for path, was in states.items():
         if os.path.exists(path) and _states([path])[path] != was:
@@ -277,58 +262,6 @@ def _again(executor: Any, attempt: int, outer: Any, work: Any, arguments: tuple,
     executor.submit(work, *arguments, **more).add_done_callback(over)
 
 
-def _prescribed(args: argparse.Namespace, parts: list[Any], options: Any, progress: _Progress) -> Any:
-    """Weights from prescribed probabilities: all of these are read first and solved for together."""
-    from recollect.reservoir import pieces
-    from recollect.reservoir.law import weights_for
-
-    if args.on != "local":
-        raise RecollectError("--inclusion and --pps solve for the weights of all rows together: on this machine alone")
-    if args.bad != "stop":
-        raise RecollectError("--bad: with --inclusion and --pps every row needs a probability")
-    chunks = {piece: list(pieces.chunks(piece, options, None, progress.tell)) for piece in parts}
-    values = np.concatenate([chunk for own in chunks.values() for chunk in own] or [np.zeros(0)])
-    at = 0
-    for piece, own in chunks.items():
-        row = 0
-        for chunk in own:
-            pieces.cleaned(chunk.copy(), piece, options, row)
-            row += len(chunk)
-    pi = values if args.pps is None else _proportional(values, args.n)
-    solved = weights_for(pi)
-    print(
-        f"  weights found in {solved.iterations} steps, largest error {solved.error:.1e}", file=sys.stderr, flush=True
-    )
-    lw = solved.log_weights
-    free = np.isfinite(lw)
-    weights = np.zeros(len(lw))
-    weights[free] = np.exp(lw[free])
-    cache, certain = pieces.Cache(int(args.memory * 2**30)), {}
-    for piece, own in chunks.items():
-        end = at + sum(map(len, own))
-        mine = weights[at:end]
-        cache.weights[piece] = [mine[k : k + pieces.CHUNK] for k in range(0, len(mine), pieces.CHUNK)]
-        certain[piece] = np.flatnonzero(lw[at:end] == np.inf)
-        at = end
-    return options, cache, certain, round(float(pi.sum())) - sum(map(len, certain.values()))
-
-
-def _proportional(sizes: np.ndarray, n: int) -> np.ndarray:
-    """Probabilities in proportion to sizes that sum to n; where that would exceed 1 they are 1."""
-    positive = int(np.sum(sizes > 0))
-    if n > positive:
-        raise RecollectError(f"-n {n}: only {positive} rows have a positive size")
-    certain = np.zeros(len(sizes), bool)
-    while True:
-        free = sizes / max(float(sizes[~certain].max(initial=0.0)), 5e-324)  # so that no sum is too large or too small
-        share = (n - int(certain.sum())) / max(float(free[~certain].sum()), 1.0)
-        pi = np.where(certain, 1.0, free * share)
-        over = (pi >= 1.0) & ~certain
-        if not over.any():
-            return pi
-        certain |= over
-
-
 def _plan(args: argparse.Namespace, states: dict[str, list[int]]) -> dict[str, Any]:
     """What a sample depends on: one that is resumed must agree in all of it."""
     found = {name: getattr(args, name) for name in ("weight", "uniform", "inclusion", "pps", "n", "seed", "where")}
@@ -339,7 +272,7 @@ def _plan(args: argparse.Namespace, states: dict[str, list[int]]) -> dict[str, A
 def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
     """One look at each row: what cannot be read again passes through a ``Reservoir``."""
     from recollect import Reservoir
-    from recollect.reservoir import counts, pieces, tables
+    from recollect.reservoir import counts, pieces, stages, tables
 
     if args.inclusion is not None or args.pps is not None or args.on != "local":
         raise RecollectError("standard input is read once, here: --inclusion, --pps and --on are for files")
@@ -358,7 +291,7 @@ def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
         if not rows:
             _check_schema(args, batch.schema, piece.path, options.select)
         weights = tables.weights_of(batch, options.select).copy()
-        bad += pieces.cleaned(weights, piece, options, rows)
+        bad += stages.cleaned(weights, piece, options, rows)
         rows += len(weights)
         population += counts.positives(weights)[0]
         shown = batch if args.columns is None else batch.select(list(args.columns))
@@ -371,67 +304,6 @@ def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
     return pieces.Sample(
         tables.with_probabilities(table, p), p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0
     )
-
-
-# -- what comes out
-
-
-def _print_totals(args: argparse.Namespace, sampled: Any) -> None:
-    from recollect.reservoir import estimates, tables
-
-    for name in (args.total, args.by):
-        if name is not None and name not in sampled.table.schema.names:
-            raise RecollectError(f"no column {name!r}; there are {', '.join(sampled.table.schema.names)}")
-    y = tables.weights_of(sampled.table, tables.Select(args.total))
-    if not np.isfinite(y).all():
-        at = int(np.argmin(np.isfinite(y)))
-        raise RecollectError(f"--total {args.total}: row {at} of the sample has {y[at]}, no number to add up")
-    p, pairs = sampled.probabilities, sampled.pairs()
-    groups = [("all", np.ones(len(y), bool))]
-    if args.by is not None:
-        labels = [("(missing)" if x is None else str(x), x is None) for x in sampled.table[args.by].to_pylist()]
-        groups = [(one[0], np.array([own == one for own in labels])) for one in sorted(set(labels))] + groups
-    rows, level = [], args.level
-    for label, own in groups:
-        estimate = estimates.total(np.where(own, y, 0.0), p, pairs)
-        interval = "{:,.6g} to {:,.6g}".format(*estimate.interval(level))
-        rows.append([label, str(int(own.sum())), f"{estimate.total:,.6g}", f"{estimate.standard_error:,.3g}", interval])
-    print_table(
-        [args.by or "rows", "in the sample", f"total {args.total}", "standard error", f"{level:.0%} interval"], rows
-    )
-
-
-def _write(table: Any, out: Path) -> None:
-    """Write the sample whole or not at all."""
-    from recollect.reservoir.tables import format_of
-    from recollect.store import files
-    from recollect.store.provenance import plain
-
-    file, kind = io.BytesIO(), format_of(str(out))
-    if kind == "parquet":
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(table, file)
-    elif kind == "arrow":
-        import pyarrow
-
-        with pyarrow.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-    elif kind == "jsonl":
-        for row in table.to_pylist():
-            file.write(json.dumps(plain(row), default=str, allow_nan=False).encode() + b"\n")
-    else:
-        _write_csv(table, file, "\t" if kind == "tsv" else ",")
-    files.replace(out, file.getvalue())
-
-
-def _write_csv(table: Any, file: Any, delimiter: str = ",") -> None:
-    from pyarrow import csv
-
-    buffer = io.BytesIO()
-    csv.write_csv(table, buffer, csv.WriteOptions(delimiter=delimiter))
-    file.write(buffer.getvalue())
-    file.flush()
 
 
 def _level(text: str) -> float:

@@ -67,7 +67,7 @@ def positives(weights):
     return positive, valid
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")  # of a chunk, 16 groups: too short to let go of Python's lock
 def tally(weights, bins, every):
     """Count positive weights by size, to about 1 %, looking at one group of 64 in so many."""
     bits = weights.view(np.int64)
@@ -258,15 +258,31 @@ def joined(a: Counts, b: Counts) -> Counts:
 # -- back down
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _added_up(sums):
+    cumulative, total = np.empty(len(sums)), 0.0
+    for run in range(len(sums)):
+        total += sums[run]
+        cumulative[run] = total
+    return cumulative, total
+
+
+@njit(cache=True, error_model="numpy")  # too short to let go of Python's lock, which would take longer to get back
+def _split(a, b, k, rng):
+    """How many of k items beyond those that both parts surely give come from a; −1 if there are not so many."""
+    low, high = max(0, k - len(b) + 1), min(len(a) - 1, k)
+    if low > high:
+        return -1
+    cumulative, total = _added_up(a[low : high + 1] * b[k - high : k - low + 1][::-1])
+    return low + np.searchsorted(cumulative, uniform(rng) * total, side="right")
+
+
 def split(a: Counts, b: Counts, k: int, rng: np.ndarray) -> int:
     """Draw how many of k items come from a."""
-    low = max(a.first, k - (b.first + len(b.mass) - 1))
-    high = min(a.first + len(a.mass) - 1, k - b.first)
-    if low > high:
+    drawn = _split(a.mass, b.mass, k - a.first - b.first, rng)
+    if drawn < 0:
         raise ArithmeticError(f"{k} items cannot be shared out among parts whose vectors end before that")
-    p = a.mass[low - a.first : high + 1 - a.first] * b.mass[k - high - b.first : k - low + 1 - b.first][::-1]
-    cumulative = np.cumsum(p)
-    return low + int(np.searchsorted(cumulative, uniform(rng) * cumulative[-1], side="right"))
+    return a.first + int(drawn)
 
 
 class Tree:
@@ -327,15 +343,6 @@ def _place_of(weights, unit, cumulative, x):
     while last > 0 and weights[last] * unit == 0.0:
         last -= 1
     return last
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _added_up(sums):
-    cumulative, total = np.empty(len(sums)), 0.0
-    for run in range(len(sums)):
-        total += sums[run]
-        cumulative[run] = total
-    return cumulative, total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

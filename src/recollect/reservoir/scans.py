@@ -90,11 +90,21 @@ def _block(part: np.ndarray, log_theta: float, counted: counts.Counts, squares: 
     return Block(places, part[places], None)
 
 
+class Known(NamedTuple):
+    """What is known of a piece after one look at it."""
+
+    log_theta: float
+    scans: list[Scan]
+    tree: Tree  # of the scans
+
+
 class Cache:
     """Weights, and what was counted from them, of the pieces that fit in so many bytes."""
 
     def __init__(self, most: int):
-        self.left, self.weights, self.scans, self._lock = most, {}, {}, threading.Lock()
+        self.left, self._lock = most, threading.Lock()
+        self.weights: dict[Piece, list[np.ndarray] | None] = {}
+        self.known: dict[Piece, Known] = {}
 
     def take(self, size: int) -> bool:
         """Set so many bytes aside, if they are there."""
@@ -148,11 +158,18 @@ class Scanned:
                 self.scans = None
         return scan.positive
 
+    def known(self) -> Known:
+        """All of it, where scans are held."""
+        assert self.scans is not None
+        return Known(self.log_theta, self.scans, Tree(self.roots))
+
     def vector(self) -> dict[str, np.ndarray]:
-        """The vector of the piece, whose scans are then in the cache."""
-        if self.cache is not None and self.scans is not None and not self.keep:
-            self.cache.scans[self.piece] = self.log_theta, self.scans
-        root = Tree(self.roots).root
+        """The vector of the piece, of which all is then in the cache."""
+        if self.cache is None or self.scans is None:
+            root = Tree(self.roots).root
+        else:
+            known = self.cache.known[self.piece] = self.known()
+            root = known.tree.root
         return {"first": np.array(root.first), "mass": root.mass}
 
 

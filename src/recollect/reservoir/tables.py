@@ -3,6 +3,7 @@
 pyarrow comes with ``recollect[tables]`` and is imported where it is used.
 """
 
+import functools
 import os
 import re
 import sys
@@ -15,6 +16,8 @@ import numpy as np
 from recollect.errors import RecollectError
 
 BATCH = 131_072  # rows read together
+TEXT_BLOCK = 1 << 22  # bytes of text read together
+READ = 1 << 18  # bytes of Parquet read together: pages of a map, which threads share, take longer to come by
 PIECE = 4_194_304  # rows of a piece, where the format can be cut: a Parquet file is shared out among workers by these
 
 FORMATS = {
@@ -28,6 +31,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+_WAY_OUT = "; a column (they count from #0) has the type of its first rows, and --columns leaves out one that changes"
 PROBABILITY, WEIGHT = "inclusion_probability", "horvitz_thompson_weight"  # columns that a sample has besides
 COMPRESSED = (".gz", ".bz2", ".zst")  # endings of text formats that are unpacked as they are read
 
@@ -108,25 +112,39 @@ def pieces_of(path: str, given: str | None = None, rows: int = PIECE) -> list[Pi
 
 def group_sizes(piece: Piece) -> list[int]:
     """How many rows each group of a Parquet file has."""
-    with _opened(piece.path) as file:
-        return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+    footer = _footer(piece.path)
+    return [footer.row_group(g).num_rows for g in range(footer.num_row_groups)]
 
 
 def holds_only(piece: Piece, weight: str | None, columns: tuple[str, ...] | None) -> bool:
     """Whether the rows that are asked for consist of their weight alone, a float64, so that none need be read."""
     if piece.format != "parquet" or weight is None:
         return False
-    with _opened(piece.path) as file:
-        schema = file.schema_arrow
+    schema = _footer(piece.path).schema.to_arrow_schema()
     return list(columns or schema.names) == [weight] and schema.field(weight).type == pyarrow().float64()
 
 
-def _opened(path: str) -> Any:
+def _footer(path: str) -> Any:
+    """What the end of a Parquet file tells of it, kept for the stages of all of its pieces."""
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise RecollectError(f"{path}: {_first_line(error)}") from error
+    return _footer_of(path, state.st_size, state.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _footer_of(path: str, size: int, changed: int) -> Any:
+    with _opened(path, None) as file:
+        return file.metadata
+
+
+def _opened(path: str, footer: Any) -> Any:
     pa = pyarrow()
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path, memory_map=True)
+        return pq.ParquetFile(path, metadata=footer, pre_buffer=False, buffer_size=READ)
     except (pa.ArrowException, OSError) as error:
         raise RecollectError(f"{path}: {_first_line(error)}") from error
 
@@ -135,8 +153,7 @@ def schema_of(piece: Piece, columns: tuple[str, ...] | None = None) -> Any:
     """The columns of a file with their types, as far as its first rows tell."""
     pa = pyarrow()
     if piece.format == "parquet":
-        with _opened(piece.path) as file:
-            found = file.schema_arrow
+        found = _footer(piece.path).schema.to_arrow_schema()
         require(found.names, list(columns or ()), piece.path)
         return found if columns is None else pa.schema([found.field(name) for name in columns])
     wanted = None if columns is None else list(columns)
@@ -170,14 +187,15 @@ def batches(
     try:
         yield from _batches(piece, columns, number, source, rows or BATCH)
     except (pa.ArrowException, OSError) as error:
-        raise RecollectError(f"{piece.path}: {_first_line(error)}") from error
+        way = _WAY_OUT if columns is None and "CSV conversion error" in str(error) else ""
+        raise RecollectError(f"{piece.path}: {_first_line(error)}{way}") from error
     except KeyError as error:
         raise RecollectError(f"{piece.path}: no column {error.args[0]!r}") from error
 
 
 def _batches(piece: Piece, columns: list[str] | None, number: str | None, source: Any, rows: int) -> Iterator[Any]:
     if piece.format == "parquet":
-        with _opened(piece.path) as file:
+        with _opened(piece.path, _footer(piece.path)) as file:
             require(file.schema_arrow.names, columns, piece.path)
             start, end = piece.groups or (0, file.metadata.num_row_groups)
             yield from file.iter_batches(rows, row_groups=range(start, end), columns=columns, use_threads=False)
@@ -197,25 +215,27 @@ def _batches(piece: Piece, columns: list[str] | None, number: str | None, source
 def _text_reader(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Any:
     import pyarrow as pa
 
-    block = 1 << 22
     if piece.format == "jsonl":
         from pyarrow import json
 
         schema = pa.schema([(number, pa.float64())]) if number else None
         return json.open_json(
             source or piece.path,
-            read_options=json.ReadOptions(use_threads=False, block_size=block),
+            read_options=json.ReadOptions(use_threads=False, block_size=TEXT_BLOCK),
             parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
         )
     from pyarrow import csv
 
+    types = {number: pa.float64()} if number else {}
+    if columns is not None and not columns:  # rows are counted: their first column will do, whatever it holds
+        with _text_reader(piece, None, None, source) as reader:
+            columns = list(reader.schema.names[:1])
+        types = {name: pa.binary() for name in columns}
     return csv.open_csv(
         source or piece.path,
-        read_options=csv.ReadOptions(use_threads=False, block_size=block),
+        read_options=csv.ReadOptions(use_threads=False, block_size=TEXT_BLOCK),
         parse_options=csv.ParseOptions(delimiter="\t" if piece.format == "tsv" else ",", newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            column_types={number: pa.float64()} if number else None, include_columns=columns or None
-        ),
+        convert_options=csv.ConvertOptions(column_types=types, include_columns=columns),
     )
 
 
@@ -288,8 +308,8 @@ def _floats(column: Any, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     kind = column.type
-    if kind == pa.float64() and not column.null_count:
-        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+    if kind == pa.float64() and isinstance(column, pa.Array) and len(column) and not column.null_count:
+        return np.frombuffer(column.buffers()[1], np.float64, len(column), 8 * column.offset)
     refuse_unless_numbers(kind, name)
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
