@@ -104,6 +104,21 @@ key = functools.partial(jax.random.key, impl=IMPL)
 """A key of this type from a whole number, as ``jax.random.key``."""
 
 
+def key_words(seed: int) -> np.ndarray:
+    """The words of ``key(seed)`` for 32 bits, without JAX, which would compile each operation of it.
+
+    >>> bool((key_words(7) == jax.random.key_data(key(np.uint32(7)))).all())
+    True
+    """
+    keys, counter, mask = [seed, 0], [0, int(_SEED), 0, 0], 2**32 - 1
+    for _ in range(10):
+        first, second = (x * int(m) for x, m in zip(counter[::2], _MULTIPLIERS, strict=True))
+        a, c = second >> 32 ^ counter[1] ^ keys[0], first >> 32 ^ counter[3] ^ keys[1]
+        counter = [a, second & mask, c, first & mask]
+        keys = [k + int(more) & mask for k, more in zip(keys, _INCREMENTS, strict=True)]
+    return np.array([*counter[:2], 0, 0], np.uint32)
+
+
 def at(key: Array, step: Array, purpose: int) -> Array:
     """The key of one purpose at one step, from a key that is at place 0; each pair (step, purpose) gives another."""
     words = jax.random.key_data(key)

@@ -85,7 +85,7 @@ class RecallLearner:
             raise ValueError(f"these options have no compiled step, which the wrapper needs: {reason}")
         self.seed, self.learning = int(seed), True
         self.normalizer = Normalizer(self.vector.size, 1, False, normalize_rewards, float(self.agent.discount))
-        self.host = compiled_host.host(self.agent, self.vector.size, 1)
+        self.host = compiled_host.host(self.agent, self.vector.size, 1, 1, False)
         self._held = self.host.start(np.uint32(self.seed))
         names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(self.host.like())]
         self._shared = [k for k, name in enumerate(names) if name.startswith(SHARED)]

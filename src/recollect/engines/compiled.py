@@ -1,11 +1,13 @@
 """The training loop through the step compiler: any agent in any JAX environment, a run in a vector lane.
 
-`loop.step_run` is the definition. It is traced for one run and compiled; hyperparameters and limits are inputs, so that
-nothing is compiled again for others. What the compiler cannot do has a reason, and XLA runs it instead.
+`loop.start_run` and `loop.step_run` are the definition. They are traced for one run and compiled; hyperparameters and
+limits are inputs, so that nothing is compiled again for others. What the compiler cannot do has a reason, and XLA runs
+it instead.
 """
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from recollect.engines import loop
 from recollect.envs.base import Environment
 
 if TYPE_CHECKING:
-    from recollect.engines.compiler.program import Program, Step
+    from recollect.engines.compiler.program import Attached, Program, Step
 
 LEAST_BINS = 128
 """Rows of the sums of every compiled loop, so that one serves most numbers of bins."""
@@ -27,21 +29,28 @@ def rows_for(bins: int) -> int:
     return max(LEAST_BINS, 1 << (bins - 1).bit_length())
 
 
-def _like(agent: Agent, env: Environment, rows: int) -> tuple[Any, tuple[Any, Any]]:
-    """The form of one run and of the inputs of a step."""
-    number = jax.ShapeDtypeStruct((), jnp.float32)
-    one = jax.tree.map(lambda x: number, agent)
-    run = jax.eval_shape(lambda a, s: loop.start_run(a, env, s, rows), one, jax.ShapeDtypeStruct((), jnp.uint32))
-    return run, (one, (jax.ShapeDtypeStruct((), jnp.int32),) * 4)
+class Steps(NamedTuple):
+    """What is done with one run, as steps on one state."""
+
+    start: "Step"
+    step: "Step"
+    read: "Step"
 
 
 @functools.lru_cache(maxsize=32)
-def _traced(tree: Any, env: Environment, rows: int) -> "tuple[Step, Step]":
-    """The step of one run and the reading of a record, as graphs."""
+def steps_of(tree: Any, env: Environment, rows: int) -> Steps:
+    """The start of a run, its time step and the reading of a record; ``rows``: of the sums."""
+    from recollect.engines.compiler import identity
     from recollect.engines.compiler.program import Step
 
+    run = loop.forms(tree, env)[0]
+    run = run._replace(sums=jax.ShapeDtypeStruct((rows, 3), jnp.float32))
     agent = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct((), jnp.float32)] * tree.num_leaves)
-    run, inputs = _like(agent, env, rows)
+    seed, limits = jax.ShapeDtypeStruct((), jnp.uint32), (jax.ShapeDtypeStruct((), jnp.int32),) * 4
+
+    def start(run: Any, agent: Any, seed: Any) -> Any:
+        del run
+        return loop.start_run(agent, env, seed, rows), ()
 
     def step(run: Any, agent: Any, limits: Any) -> Any:
         return loop.step_run(agent, env, run, *limits), ()
@@ -50,14 +59,21 @@ def _traced(tree: Any, env: Environment, rows: int) -> "tuple[Step, Step]":
         del limits
         return run, loop.read_record(agent, env, run.episode, run.steps, run.agent.params)
 
-    return Step(step, run, inputs), Step(read, run, inputs)
+    def words(name: str) -> str | None:
+        return identity.words("train", name, agent, env, rows)
+
+    return Steps(
+        Step(start, run, (agent, seed), words("start")),
+        Step(step, run, (agent, limits), words("step")),
+        Step(read, run, (agent, limits), words("read")),
+    )
 
 
-@functools.lru_cache(maxsize=32)
-def _programs(tree: Any, env: Environment, rows: int, lanes: int, shared: tuple[bool, ...]) -> "tuple[Program, ...]":
+@functools.lru_cache(maxsize=96)
+def _program(step: "Step", lanes: int, shared: tuple[bool, ...], often: bool) -> "Program":
     from recollect.engines.compiler.program import Program
 
-    return tuple(Program(step, lanes, shared) for step in _traced(tree, env, rows))
+    return Program(step, lanes, shared, often)
 
 
 def processor() -> Any:
@@ -75,49 +91,85 @@ def why_not(agent: Agent, env: Environment) -> str | None:
     if processor() is None:
         return "JAX may not use the processor: JAX_PLATFORMS in the environment leaves 'cpu' out"
     try:
-        _traced(jax.tree.structure(agent), env, LEAST_BINS)
+        for step in steps_of(jax.tree.structure(agent), env, LEAST_BINS)[1:]:
+            step.check()
     except Unsupported as error:
         return f"the step compiler does not know {error}"
     return None
 
 
 def prepare(agent: Agent, env: Environment, runs: int) -> dict[str, float]:
-    """Compile what `advance` needs for so many runs that share their hyperparameters; seconds of each stage."""
+    """Compile what so many runs that share their hyperparameters need; seconds of each stage."""
     from recollect.engines.compiler.fleet import lanes_for
 
     tree = jax.tree.structure(agent)
-    lanes = lanes_for(runs, _traced(tree, env, LEAST_BINS)[0].state)
-    programs = _programs(tree, env, LEAST_BINS, lanes, (True,) * (tree.num_leaves + 4))
+    steps, same = steps_of(tree, env, LEAST_BINS), (True,) * tree.num_leaves
+    lanes = lanes_for(runs, steps.step.state)
+    programs = [_program(steps.start, lanes, (*same, False), often=False)]
+    programs += [_program(step, lanes, (*same, *(True,) * 4), often=True) for step in steps[1:]]
     return {stage: sum(program.seconds[stage] for program in programs) for stage in programs[0].seconds}
 
 
 def forget() -> None:
     """Drop the loops that this process has compiled; the code on disk stays."""
-    _traced.cache_clear()
-    _programs.cache_clear()
+    for kept in (loop.forms, steps_of, _program):
+        kept.cache_clear()
+
+
+class _Runs:
+    """The programs of many runs of an agent, and memory for their states."""
+
+    def __init__(self, agents: Agent, env: Environment, bins: int):
+        from recollect.engines.compiler.fleet import Fleet, lanes_for
+
+        numbers = [np.asarray(x) for x in jax.tree.leaves(agents)]
+        self._same = tuple(bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers)
+        self._given = [x[0] if one else x for x, one in zip(numbers, self._same, strict=True)]
+        self.count, self.rows = len(numbers[0]), rows_for(bins)
+        self._bins, self.steps = bins, steps_of(jax.tree.structure(agents), env, self.rows)
+        self.fleet = Fleet(self.steps.step.state, self.count, lanes_for(self.count, self.steps.step.state))
+
+    def attach(self, step: "Step", inputs: Sequence[Any], often: bool) -> "list[Attached]":
+        """A step on every block of runs, with its inputs besides the hyperparameters: what is done often has limits."""
+        program = _program(step, self.fleet.lanes, (*self._same, *(often,) * len(inputs)), often)
+        return self.fleet.attach(program, [*self._given, *inputs])
+
+    def unload(self) -> loop.Run:
+        """The runs as they are now; episodes beyond the last bin count in it."""
+        new = self.fleet.unload()
+        sums = np.array(new.sums[:, : self._bins])
+        sums[:, -1] += new.sums[:, self._bins :].sum(axis=1)
+        return new._replace(sums=sums)
+
+
+def start(agents: Agent, env: Environment, seeds: Sequence[int], bins: int) -> loop.Run:
+    """As `loop.start`, to rounding; by XLA where an agent or environment begins with what cannot be compiled."""
+    from recollect.engines.compiler import Unsupported
+    from recollect.engines.compiler.fleet import over_blocks
+
+    runs = _Runs(agents, env, bins)
+    try:
+        starters = runs.attach(runs.steps.start, [np.asarray(seeds, np.uint32)], often=False)
+    except Unsupported:
+        return loop.start(agents, env, jnp.asarray(seeds, jnp.uint32), bins)
+    over_blocks(lambda k: starters[k].advance(), len(starters))
+    return runs.unload()
 
 
 def advance(
     agents: Agent, env: Environment, runs: loop.Run, limits: tuple[int, int, int, int], records: int
 ) -> tuple[loop.Run, loop.Record]:
     """As `loop.advance_in_jax`, to rounding; the same bits whatever other runs there are, and however many threads."""
-    from recollect.engines.compiler.fleet import Fleet, lanes_for, over_blocks
+    from recollect.engines.compiler.fleet import over_blocks
 
-    numbers = [np.asarray(x) for x in jax.tree.leaves(agents)]
-    count, (bins, _) = len(runs.steps), runs.sums.shape[1:]
-    same = [bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers]
-    rows = rows_for(bins)
-    tree = jax.tree.structure(agents)
-    lanes = lanes_for(count, _traced(tree, env, rows)[0].state)
-    step, read = _programs(tree, env, rows, lanes, (*same, *(True,) * 4))
-    fleet = Fleet(step.state, count, lanes)
-    sums = np.zeros((count, rows, 3), np.float32)
+    bins = runs.sums.shape[1]
+    moving = _Runs(agents, env, bins)
+    sums = np.zeros((moving.count, moving.rows, 3), np.float32)
     sums[:, :bins] = np.asarray(runs.sums)
-    fleet.load(runs._replace(sums=sums))
-    given = [x[0] if one else x for x, one in zip(numbers, same, strict=True)]
-    leaves = [*given, *(np.int32(x) for x in limits)]
-    steppers, readers = fleet.attach(step, leaves), fleet.attach(read, leaves)
-    found: list[list[list[np.ndarray]]] = [[] for _ in fleet.blocks]
+    moving.fleet.load(runs._replace(sums=sums))
+    given = [np.int32(x) for x in limits]
+    steppers, readers = (moving.attach(step, given, often=True) for step in moving.steps[1:])
+    found: list[list[list[np.ndarray]]] = [[] for _ in steppers]
 
     def work(k: int) -> None:
         for _ in range(records):
@@ -125,9 +177,6 @@ def advance(
             readers[k].advance()
             found[k].append([x.copy() for x in readers[k].outputs])
 
-    over_blocks(work, len(fleet.blocks))
-    record = jax.tree.unflatten(read.outputs.tree, fleet.stacked(found))
-    new = fleet.unload()
-    sums = np.array(new.sums[:, :bins])
-    sums[:, -1] += new.sums[:, bins:].sum(axis=1)  # episodes beyond the last bin count in it
-    return new._replace(sums=sums), record
+    over_blocks(work, len(steppers))
+    record: Any = moving.fleet.stacked(found)
+    return moving.unload(), loop.Record(*record)

@@ -116,13 +116,10 @@ def why_not(agent: Agent, env: Environment, runs: int | None = None, asked: bool
     if not asked and runs is not None and runs < FEWEST:
         return f"{runs} runs are too few for a GPU, of which each thread is slow ({FEWEST} or more are served)"
     try:
-        steps = _traced(jax.tree.structure(agent), env, LEAST_BINS)
+        foreign = [threads.why_not(step) for step in _traced(jax.tree.structure(agent), env, LEAST_BINS)]
     except Unsupported as error:
         return f"the step compiler does not know {error}"
-    for step in steps:
-        if (why := threads.why_not(step)) is not None:
-            return f"the step compiler has no code for GPUs of {why}"
-    return None
+    return next((f"the step compiler has no code for GPUs of {why}" for why in foreign if why is not None), None)
 
 
 class Runs:

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from recollect.agents.base import Agent
-from recollect.engines.host import EXTRA, IDLE, REWARD, TERMINATED, TRUNCATED, Host, Live, TimeStep
+from recollect.engines.host import RECENT, Host, Live
 
 if TYPE_CHECKING:
-    from recollect.engines.compiler.fleet import Attached, Fleet
+    from recollect.engines.compiler.fleet import Fleet
+    from recollect.engines.compiler.program import Attached, Program, Step
 
 
 class Held:
@@ -32,8 +33,6 @@ class CompiledHost(Host):
 
     def __init__(self, agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False):
         super().__init__(agent, observation_size, outputs, copies, shared)
-        self._start_live = jax.jit(self._start_all)
-        self._weigh_all = jax.jit(jax.vmap(agent.write_weights))
         self.start = self._start_held
         self.begin = functools.partial(self._call, "begin")
         self.step = self._step_held
@@ -41,7 +40,7 @@ class CompiledHost(Host):
         self.forget = self._forget_held
         self.write_weights = self._weights_held
         self.query_entropies = self._entropies_held
-        self._steps = {}
+        self._steps: dict[str, Step] = {}
 
     @staticmethod
     def why_not(agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False) -> str | None:
@@ -49,98 +48,48 @@ class CompiledHost(Host):
         from recollect.engines.compiler import Unsupported
 
         try:
-            _host(agent, observation_size, outputs, copies, shared)._traced("step")
+            host(agent, observation_size, outputs, copies, shared)._step_of("step").check()
         except Unsupported as error:
             return f"the step compiler does not know {error}"
         return None
 
-    # -- one copy's calls, as functions of its state and a row
-
-    def _one(self, name: str, live: Live, row: Any) -> tuple[Live, Any]:
-        s = self.size
-        if name == "begin":
-            agent, action = self.agent.begin(live.agent, row, self._keys(live)[1])
-            return live._replace(agent=agent, time=live.time + 1), (action,)
-        if name == "forget":
-            no, yes = jnp.zeros((), bool), jnp.ones((), bool)
-            timestep = TimeStep(jnp.zeros(s), jnp.zeros(()), no, yes)
-            return live._replace(agent=self.agent.watch(live.agent, timestep, self._keys(live)[0])), ()
-        if name == "query":
-            return live, (self.agent.query_entropy(live.agent),)
-        extra = row[2 * s :]
-        timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
-        idle, (key_learn, key_begin) = extra[IDLE] > 0, self._keys(live)
-        if name == "step":
-            agent, finite = self.agent.update(live.agent, timestep, key_learn)
-        else:
-            agent, finite = self.agent.watch(live.agent, timestep, key_learn), jnp.array(True)
-        observation = jnp.where(timestep.terminated | timestep.truncated, row[s : 2 * s], row[:s])
-        agent, action = self.agent.begin(agent, observation, key_begin)
-        after = live._replace(agent=agent, time=live.time + 1)
-        if self.copies > 1:
-            after = jax.tree.map(lambda new, old: jnp.where(idle, old, new), after, live)
-        return after, (action, finite | idle)
-
-    def _all(self, name: str, live: Live, rows: Any) -> tuple[Live, Any]:
-        """The calls of copies that share an agent, all at once."""
-        if name != "step":
-            return jax.vmap(functools.partial(self._one, name))(live, rows)
-        s = self.size
-
-        def take_in(live: Live, row: Any) -> tuple[Live, Any]:
-            extra = row[2 * s :]
-            timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
-            agent, finite = self.agent.update(live.agent, timestep, self._keys(live)[0])
-            return live._replace(agent=agent), finite | (extra[IDLE] > 0)
-
-        def act(taken: Live, live: Live, row: Any) -> tuple[Live, Any]:
-            extra = row[2 * s :]
-            over = (extra[TERMINATED] > 0) | (extra[TRUNCATED] > 0)
-            agent, action = self.agent.begin(
-                taken.agent, jnp.where(over, row[s : 2 * s], row[:s]), self._keys(taken)[1]
-            )
-            after = taken._replace(agent=agent, time=taken.time + 1)
-            after = jax.tree.map(lambda new, old: jnp.where(extra[IDLE] > 0, old, new), after, live)
-            shared = {part: getattr(taken.agent, part) for part in self.agent.learned}
-            return after._replace(agent=after.agent._replace(**shared)), action
-
-        taken, finite = jax.vmap(take_in)(live, rows)
-        taken = taken._replace(agent=self._average(taken.agent, rows[:, 2 * s + IDLE] > 0))
-        new, actions = jax.vmap(act)(taken, live, rows)
-        return new, (actions, finite)
-
     # -- compiled
 
-    def _traced(self, name: str) -> Any:
+    def _step_of(self, name: str) -> "Step":
+        from recollect.engines.compiler import identity
         from recollect.engines.compiler.program import Step
 
         if name not in self._steps:
-            length = {"begin": self.size, "forget": 0, "query": 0}.get(name, 2 * self.size + EXTRA)
-            one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.like())
-            if self.shared:
-                function, live, row = self._all, self.like(), jax.ShapeDtypeStruct((self.copies, length), jnp.float32)
-            else:
-                function, live, row = self._one, one, jax.ShapeDtypeStruct((length,), jnp.float32)
-            self._steps[name] = Step(functools.partial(function, name), live, (row,))
+            given = {"start": (), "begin": (self.size,), "forget": (0,), "query": (0,), "weights": (RECENT, self.size)}
+            shape, dtype = given.get(name, (self.row_length(),)), jnp.uint32 if name == "start" else jnp.float32
+            live, function = self.like(), self._all if self.shared else self._one
+            if not self.shared:
+                live = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), live)
+            elif name != "start":
+                shape = (self.copies, *shape)
+            sizes = self.size, self.outputs, self.copies, self.shared
+            words = identity.words("host", name, self.agent, *sizes)
+            inputs = (jax.ShapeDtypeStruct(shape, dtype),)
+            self._steps[name] = Step(functools.partial(function, name), live, inputs, words)
         return self._steps[name]
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (hosts are few, and are kept anyway)
-    def _program(self, name: str) -> Any:
+    def _program(self, name: str) -> "Program":
         from recollect.engines.compiler.program import Program
 
-        return Program(self._traced(name), self.lanes)
+        return Program(self._step_of(name), self.lanes, often=name in ("step", "watch", "query"))
 
     @functools.cached_property
     def lanes(self) -> int:
         """Copies in one block of the compiled steps."""
         from recollect.engines.compiler.fleet import lanes_for
 
-        return 1 if self.shared else lanes_for(self.copies, self._traced("step").state)
+        return 1 if self.shared else lanes_for(self.copies, self._step_of("step").state)
 
     def _held(self) -> Held:
         from recollect.engines.compiler.fleet import Fleet
 
-        layout = self._traced("step").state
+        layout = self._step_of("step").state
         return Held(Fleet(layout, 1 if self.shared else self.copies, self.lanes))
 
     def _run(self, name: str, held: Held, rows: np.ndarray | None) -> "list[Attached]":
@@ -153,7 +102,7 @@ class CompiledHost(Host):
                     call.inputs[0][...] = rows if self.shared else rows[k]
                 else:
                     block = rows[k * self.lanes : (k + 1) * self.lanes]
-                    call.inputs[0][:, : len(block)] = block.T
+                    call.inputs[0][..., : len(block)] = np.moveaxis(block, 0, -1)
         for call in calls:
             call.advance()
         return calls
@@ -183,10 +132,28 @@ class CompiledHost(Host):
         return held
 
     def _start_held(self, seed: Any) -> Held:
-        return self.pack(self._start_live(seed))
+        if not self._able("start"):
+            return self.pack(jax.jit(self._start_all)(seed))
+        held = self._held()
+        seeds = np.asarray(seed, np.uint32) + np.arange(1 if self.shared else self.copies, dtype=np.uint32)
+        self._run("start", held, seeds[0] if self.shared else seeds)
+        return held
 
     def _weights_held(self, held: Held, observations: np.ndarray) -> np.ndarray:
-        return self._weigh_all(self.unpack(held).agent, observations)
+        if not self._able("weights"):
+            return jax.jit(jax.vmap(self.agent.write_weights))(self.unpack(held).agent, observations)
+        return self._output(self._run("weights", held, observations), 0)
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019  (likewise)
+    def _able(self, name: str) -> bool:
+        """Whether a call that is made now and then can be compiled; XLA makes it otherwise."""
+        from recollect.engines.compiler import Unsupported
+
+        try:
+            self._step_of(name).check()
+        except Unsupported:
+            return False
+        return True
 
     def _entropies_held(self, held: Held) -> np.ndarray:
         return self._output(self._run("query", held, None), 0)
@@ -205,10 +172,6 @@ class CompiledHost(Host):
 
 
 @functools.lru_cache(maxsize=64)
-def _host(agent: Agent, observation_size: int, outputs: int, copies: int, shared: bool) -> CompiledHost:
-    return CompiledHost(agent, observation_size, outputs, copies, shared)
-
-
-def host(agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False) -> CompiledHost:
+def host(agent: Agent, observation_size: int, outputs: int, copies: int, shared: bool) -> CompiledHost:
     """The compiled host of an agent at one size, made once."""
-    return _host(agent, observation_size, outputs, copies, shared)
+    return CompiledHost(agent, observation_size, outputs, copies, shared)

@@ -23,6 +23,9 @@ from recollect import prng
 from recollect.agents.base import Agent
 from recollect.envs.base import TimeStep
 
+RECENT = 64
+"""Observations whose write weights are asked for at once."""
+
 EXTRA = 4  # numbers in a row besides the two observations
 REWARD, TERMINATED, TRUNCATED, IDLE = range(EXTRA)
 
@@ -63,8 +66,8 @@ class Host:
         self._leaves = [(leaf.shape, leaf.dtype, math.prod(leaf.shape)) for leaf in leaves]
         self.start: Callable = jax.jit(self._start)
         self.begin: Callable = jax.jit(self._begin, donate_argnums=0)
-        self.step: Callable = jax.jit(functools.partial(self._step, learn=True), donate_argnums=0)
-        self.watch: Callable = jax.jit(functools.partial(self._step, learn=False), donate_argnums=0)
+        self.step: Callable = jax.jit(self._step, donate_argnums=0)
+        self.watch: Callable = jax.jit(self._watch, donate_argnums=0)
         self.forget: Callable = jax.jit(self._forget, donate_argnums=0)
         self.write_weights: Callable = jax.jit(self._write_weights)
         self.query_entropies: Callable = jax.jit(self._query_entropies)
@@ -75,7 +78,7 @@ class Host:
         """Numbers in a row of input."""
         return 2 * self.size + EXTRA
 
-    # -- compiled: a fresh agent, a first action, a time step
+    # -- the calls, as functions: a fresh agent, a first action, a time step
 
     def _start_one(self, seed: Array, copy: Array) -> Live:
         key_init, key = jax.random.split(prng.key(seed))
@@ -95,58 +98,64 @@ class Host:
     def _keys(self, live: Live) -> tuple[Array, Array]:
         return keys_of(live, live.time)
 
-    def _begin(self, packed: Array, rows: Array) -> tuple[Array, Array]:
-        """First actions at the first observations, which are the rows."""
-
-        def one(row, packed):
-            live = self._unpack(packed)
-            agent, action = self.agent.begin(live.agent, row, self._keys(live)[1])
-            return self._pack(live._replace(agent=agent, time=live.time + 1)), action
-
-        return jax.vmap(one)(rows, packed)
-
-    def _step(self, packed: Array, rows: Array, learn: bool) -> tuple[Array, ...]:
-        """Learn from the rows (or only take them in), and act.
-
-        Learning also gives the first copy whose update was not finite, and so was not made, or −1.
-        """
-        s = self.size
-
-        def take_in(row, packed):
-            live = self._unpack(packed)
-            extra = row[2 * s :]
-            timestep = TimeStep(row[:s], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
-            key = self._keys(live)[0]
-            if not learn:
-                return live._replace(agent=self.agent.watch(live.agent, timestep, key)), jnp.array(True)
-            agent, finite = self.agent.update(live.agent, timestep, key)
-            return live._replace(agent=agent), finite | (extra[IDLE] > 0)
-
-        def act(row, live, packed):
-            extra = row[2 * s :]
-            over = (extra[TERMINATED] > 0) | (extra[TRUNCATED] > 0)
-            observation = jnp.where(over, row[s : 2 * s], row[:s])
-            agent, action = self.agent.begin(live.agent, observation, self._keys(live)[1])
-            after = self._pack(live._replace(agent=agent, time=live.time + 1))
-            return jnp.where(extra[IDLE] > 0, packed, after), action
-
-        live, finite = jax.vmap(take_in)(rows, packed)
-        if self.shared and learn:
-            live = live._replace(agent=self._average(live.agent, rows[:, 2 * s + IDLE] > 0))
-        packed, actions = jax.vmap(act)(rows, live, packed)
-        if self.shared and learn:
-            packed = self._same_parameters(packed, live)
-        return (packed, actions, jnp.where(jnp.all(finite), -1, jnp.argmin(finite))) if learn else (packed, actions)
-
-    def _forget(self, packed: Array) -> Array:
-        """End the episode everywhere without learning from it."""
-
-        def one(packed):
-            live, no, yes = self._unpack(packed), jnp.zeros((), bool), jnp.ones((), bool)
+    def _one(self, name: str, live: Live, row: Array) -> tuple[Live, tuple[Array, ...]]:
+        """A call on one copy: its state and what comes with the call; what the call answers."""
+        if name == "start":
+            return self._start_one(row, jnp.uint32(0)), ()
+        if name == "query":
+            return live, (self.agent.query_entropy(live.agent),)
+        if name == "weights":
+            return live, (self.agent.write_weights(live.agent, row),)
+        if name == "begin":
+            return self._act(live, row)
+        if name == "forget":  # the episode ends without learning from it
+            no, yes = jnp.zeros((), bool), jnp.ones((), bool)
             timestep = TimeStep(jnp.zeros(self.size), jnp.zeros(()), no, yes)
-            return self._pack(live._replace(agent=self.agent.watch(live.agent, timestep, self._keys(live)[0])))
+            return live._replace(agent=self.agent.watch(live.agent, timestep, self._keys(live)[0])), ()
+        taken, finite = self._take_in(live, row, learn=name == "step")
+        after, (action,) = self._act(taken, self._seen_next(row))
+        return (after if self.copies == 1 else self._unless_idle(row, after, live)), (action, finite)
 
-        return jax.vmap(one)(packed)
+    def _all(self, name: str, live: Live, rows: Array) -> tuple[Live, tuple[Array, ...]]:
+        """A call on all copies; in a step, those that share an agent move its parameters by the mean of their moves."""
+        if name == "start":
+            return self._start_all(rows), ()
+        if name != "step" or not self.shared:
+            return jax.vmap(functools.partial(self._one, name))(live, rows)
+        taken, finite = jax.vmap(functools.partial(self._take_in, learn=True))(live, rows)
+        taken = taken._replace(agent=self._average(taken.agent, rows[:, 2 * self.size + IDLE] > 0))
+
+        def act(taken: Live, live: Live, row: Array) -> tuple[Live, Array]:
+            after, (action,) = self._act(taken, self._seen_next(row))
+            after = self._unless_idle(row, after, live)
+            shared = {part: getattr(taken.agent, part) for part in self.agent.learned}
+            return after._replace(agent=after.agent._replace(**shared)), action
+
+        new, actions = jax.vmap(act)(taken, live, rows)
+        return new, (actions, finite)
+
+    def _take_in(self, live: Live, row: Array, learn: bool) -> tuple[Live, Array]:
+        """What came of the last action; and whether the update, if there was one, was finite."""
+        extra = row[2 * self.size :]
+        timestep = TimeStep(row[: self.size], extra[REWARD], extra[TERMINATED] > 0, extra[TRUNCATED] > 0)
+        key = self._keys(live)[0]
+        if not learn:
+            return live._replace(agent=self.agent.watch(live.agent, timestep, key)), jnp.array(True)
+        agent, finite = self.agent.update(live.agent, timestep, key)
+        return live._replace(agent=agent), finite | (extra[IDLE] > 0)
+
+    def _act(self, live: Live, observation: Array) -> tuple[Live, tuple[Array]]:
+        agent, action = self.agent.begin(live.agent, observation, self._keys(live)[1])
+        return live._replace(agent=agent, time=live.time + 1), (action,)
+
+    def _seen_next(self, row: Array) -> Array:
+        """What is decided at: the observation, or the next episode's first."""
+        s, extra = self.size, row[2 * self.size :]
+        return jnp.where((extra[TERMINATED] > 0) | (extra[TRUNCATED] > 0), row[s : 2 * s], row[:s])
+
+    def _unless_idle(self, row: Array, after: Live, live: Live) -> Live:
+        idle = row[2 * self.size + IDLE] > 0
+        return jax.tree.map(lambda new, old: jnp.where(idle, old, new), after, live)
 
     def _average(self, agents: Any, idle: Array) -> Any:
         """Every copy with the mean parameters of those that were not idle."""
@@ -161,23 +170,36 @@ class Host:
         changed = {name: jax.tree.map(mean, getattr(agents, name)) for name in self.agent.learned}
         return agents._replace(**changed)
 
-    def _same_parameters(self, packed: Array, live: Live) -> Array:
-        """Idle copies too get the parameters that the others moved to."""
-        now = jax.vmap(self._unpack)(packed)
-        shared = {name: getattr(live.agent, name) for name in self.agent.learned}
-        return jax.vmap(self._pack)(now._replace(agent=now.agent._replace(**shared)))
+    # -- through XLA
+
+    def _through_xla(self, name: str, packed: Array, rows: Array) -> tuple[Array, ...]:
+        live, answers = self._all(name, jax.vmap(self._unpack)(packed), rows)
+        return jax.vmap(self._pack)(live), *answers
+
+    def _begin(self, packed: Array, rows: Array) -> tuple[Array, ...]:
+        """First actions at the first observations, which are the rows."""
+        return self._through_xla("begin", packed, rows)
+
+    def _step(self, packed: Array, rows: Array) -> tuple[Array, ...]:
+        """Learn from the rows, and act; and the first copy whose update was not finite, and so was not made, or −1."""
+        packed, actions, finite = self._through_xla("step", packed, rows)
+        return packed, actions, jnp.where(jnp.all(finite), -1, jnp.argmin(finite))
+
+    def _watch(self, packed: Array, rows: Array) -> tuple[Array, ...]:
+        """Take the rows in without learning, and act."""
+        return self._through_xla("watch", packed, rows)[:2]
+
+    def _forget(self, packed: Array) -> Array:
+        """End the episode everywhere without learning from it."""
+        return self._through_xla("forget", packed, jnp.zeros((self.copies, 0)))[0]
 
     def _write_weights(self, packed: Array, observations: Array) -> Array:
         """[copy, observation]: w(S) of each copy's own recent observations; NaN for agents that have no such thing."""
-
-        def one(packed, seen):
-            return self.agent.write_weights(self._unpack(packed).agent, seen)
-
-        return jax.vmap(one)(packed, observations)
+        return self._through_xla("weights", packed, observations)[1]
 
     def _query_entropies(self, packed: Array) -> Array:
         """[copy]: of the query at each copy's decision under way; NaN for agents that have no such thing."""
-        return jax.vmap(lambda one: self.agent.query_entropy(self._unpack(one).agent))(packed)
+        return self._through_xla("query", packed, jnp.zeros((self.copies, 0)))[1]
 
     # -- the state as one array of int32, whose bits are those of every leaf
 

@@ -103,6 +103,19 @@ def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any)
     return Record(episode, steps, write_weights, query_vectors)
 
 
+@functools.lru_cache(maxsize=32)
+def forms(tree: Any, env: Environment) -> tuple[Run, Record]:
+    """The shapes of one run with one bin, and of its record; ``tree``: the agent's structure. Nothing is computed."""
+    agent = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct((), jnp.float32)] * tree.num_leaves)
+    seed = jax.ShapeDtypeStruct((), jnp.uint32)
+
+    def made(agent: Agent, seed: Array) -> tuple[Run, Record]:
+        run = start_run(agent, env, seed, 1)
+        return run, read_record(agent, env, run.episode, run.steps, run.agent.params)
+
+    return jax.eval_shape(made, agent, seed)
+
+
 def start(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:
     """Runs before their first step; a few of them by one program, which does not depend on how many there are."""
     if len(seeds) > ONE_BY_ONE:

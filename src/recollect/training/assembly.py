@@ -15,14 +15,13 @@ from recollect.agents.base import Agent, check_choice
 from recollect.agents.convolution import Convolution
 from recollect.engines import forking
 from recollect.engines.choice import for_learner, host_for
+from recollect.engines.host import RECENT
 from recollect.envs import making, spaces
 from recollect.store import trees
 from recollect.store.provenance import encode, native, plain
 from recollect.training import arguments, refusing
 from recollect.training.env_pool import Copies, Fleet, Vector
 from recollect.training.normalization import Normalizer
-
-RECENT = 64  # observations over which the mean write weight is taken
 
 
 class Parts(NamedTuple):

@@ -27,12 +27,10 @@ class Limits(NamedTuple):
 
 def state_like(agent: Agent, env: Environment, seeds: int, bins: int) -> dict[str, Any]:
     """The form of the snapshots, found without computing or compiling anything."""
-    agents = jax.eval_shape(lambda: loop.broadcast(agent, seeds))
-    numbers = jax.ShapeDtypeStruct((seeds,), jnp.uint32)
-    runs = jax.eval_shape(lambda a, s: loop.start_together(a, env, s, bins), agents, numbers)
-    read = jax.vmap(lambda a, r: loop.read_record(a, env, r.episode, r.steps, r.agent.params))
-    record = jax.eval_shape(read, agents, runs)
-    collected = Bins.like(seeds, bins, record.query_vectors.shape[1:])
+    run, record = loop.forms(jax.tree.structure(agent), env)
+    run = run._replace(sums=jax.ShapeDtypeStruct((bins, 3), jnp.float32))
+    runs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((seeds, *leaf.shape), leaf.dtype), run)
+    collected = Bins.like(seeds, bins, record.query_vectors.shape)
     return {"runs": runs, "collected": collected, "taken": np.int64(0)}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import gymnasium as gym
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from recollect import prng
@@ -62,9 +61,8 @@ class Player:
     ):
         self.vector, self.actions, self.normalize = vector, actions, normalize
         self.host = host_for(agent, vector.size, actions.outputs)
-        key = jax.random.key_data(prng.key(np.uint32(seed % 2**32)))
-        live = Live(key, jnp.zeros((), jnp.int32), state)
-        self.packed = self.host.pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], live))
+        live: Any = (prng.key_words(seed % 2**32), np.int32(0), state)
+        self.packed = self.host.pack(Live(*jax.tree.map(lambda leaf: np.asarray(leaf)[None], live)))
         self.rows = blank_rows(1, vector.size)
         self.begin()
 

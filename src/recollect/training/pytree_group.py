@@ -1,6 +1,5 @@
 """Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
 
-import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -38,14 +37,17 @@ class PytreeGroup(Group):
         # XLA and the GPU's kernel take a number of records of their own; the compiled loop can begin with one.
         own = self._most == loop.RECORDS_PER_CALL[self._engine]
         self._records = 1 if self._engine == "cpu" and own else self._most
-        elsewhere = self._engine == "cpu" and jax.default_backend() != "cpu"
-        with jax.default_device(compiled.processor()) if elsewhere else contextlib.nullcontext():
-            self._agents = loop.broadcast(agent, len(self._seeds))
-            if saved is None:
-                seeds = jnp.array(self._seeds, jnp.uint32)
-                self._runs = loop.start(self._agents, self._env, seeds, self._bins.bins)
-            else:
-                self._runs = jax.tree.map(_copied, saved)
+        count, bins = len(self._seeds), self._bins.bins
+        if self._engine == "cpu":
+            self._agents = loop.rows(agent, count)
+            with jax.default_device(compiled.processor()):
+                self._runs = compiled.start(self._agents, self._env, self._seeds, bins) if saved is None else saved
+            return
+        self._agents = loop.broadcast(agent, count)
+        if saved is None:
+            self._runs = loop.start(self._agents, self._env, jnp.array(self._seeds, jnp.uint32), bins)
+        else:
+            self._runs = jax.tree.map(_copied, saved)
 
     @property
     def steps(self) -> np.ndarray:

@@ -14,9 +14,9 @@ import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.engines import forking
-from recollect.engines.host import blank_rows
+from recollect.engines.host import RECENT, blank_rows
 from recollect.training import arguments
-from recollect.training.assembly import RECENT, Parts
+from recollect.training.assembly import Parts
 from recollect.training.env_pool import NotRepeatableError
 from recollect.training.returned import EnvironmentFault
 

@@ -259,6 +259,8 @@ def test_random_numbers_are_the_same(make):
         return jax.random.uniform(first, (5,)), jax.random.randint(second, (3,), 0, 10), jax.random.key_data(second)
 
     compare(draw, *[(np.uint32(s),) for s in (0, 1, 2**31)], exact=True)
+    seeds = np.arange(3, dtype=np.uint32)
+    compare(lambda seeds: jax.random.key_data(jax.vmap(make)(seeds)), (seeds,), (seeds + 5,), exact=True)
 
 
 def test_a_parallel_sum_of_gradients_of_parts_is_their_concatenation():

@@ -10,8 +10,9 @@ from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.engines import compiled, compiled_host, loop
 from recollect.engines.compiler import cache, fleet
-from recollect.engines.compiler.program import Program
-from recollect.engines.host import Host, blank_rows
+from recollect.engines.compiler.emission import entered
+from recollect.engines.compiler.writer import Writer
+from recollect.engines.host import RECENT, Host, blank_rows
 from recollect.envs.signed_informant import SignedInformant
 from recollect.envs.t_maze import TMaze
 
@@ -57,7 +58,7 @@ def _in_jax(agent, env):
 
 def _compiled(agent, env, states, lanes, steps):
     """States, with a leading axis, so many steps later."""
-    step = compiled._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)[0]
+    step = compiled.steps_of(jax.tree.structure(agent), env, compiled.LEAST_BINS).step
     return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes))
 
 
@@ -107,6 +108,9 @@ def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch
         states = [result[0] for result in results]
         np.testing.assert_array_equal(*(np.asarray(result[1]) for result in results))
         if name == "step":
+            recent = random.normal(size=(copies, RECENT, 4)).astype(np.float32)
+            weights = [h.write_weights(s, recent) for h, s in zip(hosts, states, strict=True)]
+            np.testing.assert_allclose(*weights, rtol=1e-5)
             assert [int(result[2]) for result in results] == [-1, -1]
     ends = [host.unpack(host.forget(state)) for host, state in zip(hosts, states, strict=True)]
     for want, got in zip(*map(numbers, ends), strict=True):
@@ -150,6 +154,6 @@ def test_programs_are_small(tmp_path):
     sizes = []
     for hidden in (32, 64):
         agent = EpisodicActorCritic(hidden=hidden)
-        program = Program(compiled._traced(jax.tree.structure(agent), TMaze(length=4), 128)[0], 1)
-        sizes.append(len(program.emitted.text))
+        step = compiled.steps_of(jax.tree.structure(agent), TMaze(length=4), 128).step
+        sizes.append(len(entered(step.write(Writer(1), ()))))
     assert sizes[1] < 1.2 * sizes[0]

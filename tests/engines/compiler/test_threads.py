@@ -85,7 +85,7 @@ def test_a_pair_has_the_bits_of_the_lanes(pair):
     runs = 33  # more than a block
     agents = loop.broadcast(agent, runs)
     started = loop.start(agents, env, jnp.arange(runs, dtype=jnp.uint32), compiled.LEAST_BINS)
-    step, _ = compiled._traced(jax.tree.structure(agent), env, compiled.LEAST_BINS)
+    step = compiled.steps_of(jax.tree.structure(agent), env, compiled.LEAST_BINS).step
     inputs = inputs_of(agent, LIMITS)
     wanted = in_lanes(step, started, inputs, 201)
     assert bits(_in_threads(step, started, inputs, [150, 51])) == bits(wanted)
@@ -127,12 +127,13 @@ def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot(monkeypat
 
 
 @pytest.mark.slow
-def test_runs_begun_on_a_device_are_the_definitions_to_rounding():
+def test_runs_begun_on_a_device_are_the_cpu_engines_and_the_definitions_to_rounding():
     agent, env = VARIED, SMALL[1]
     runs = compiled_gpu.Runs(loop.rows(agent, 20), env, Limits(60, 20, 100, 10**6), DEVICE)
     runs.begin(range(20))
     wanted = loop.start(loop.broadcast(agent, 20), env, jnp.arange(20, dtype=jnp.uint32), 3)
     found = runs.runs()
+    assert bits(found) == bits(compiled.start(loop.rows(agent, 20), env, range(20), 3))
     np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(wanted.key))
     for a, b in zip(jax.tree.leaves(found._replace(key=())), jax.tree.leaves(wanted._replace(key=())), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

@@ -6,9 +6,11 @@ A file is the SHA-256 of the code and the code; one that does not fit its sum is
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from recollect.errors import RecollectError
 from recollect.store import files
@@ -53,6 +55,17 @@ def put(key: str, code: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.replace(path, hashlib.sha256(code).digest() + code)
         _tidy(path.parent)
+
+
+def read(key: str) -> Any:
+    """What `write` kept by ``key``, or None; numbers, text and lists and tables of them."""
+    found = get(key)
+    return None if found is None else json.loads(found)
+
+
+def write(key: str, value: Any) -> None:
+    """Keep what JSON can hold."""
+    put(key, json.dumps(value).encode())
 
 
 def _tidy(where: Path) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from recollect.engines.compiler import affine
+from recollect.engines.compiler import affine, machine
 from recollect.engines.compiler.graph import VIEWS, Graph, Node
 from recollect.engines.compiler.kernels import Kernels
 from recollect.engines.compiler.plan import Plan, contract, replaced_in_place, written_in_place
@@ -13,7 +13,7 @@ from recollect.engines.compiler.writer import Writer
 
 def emit_graph(
     kernels: Kernels, graph: Graph, leaves: Sequence[Node], outs: Sequence[Node], targets: Sequence[Buffer | None]
-) -> Plan:
+) -> None:
     """Emit the computation of ``outs`` into ``targets`` (None: not wanted) from leaves whose buffers are known.
 
     ``outs`` are as `plan.contract` gives them.
@@ -32,25 +32,10 @@ def emit_graph(
     for leaf in leaves:
         if leaf.shape == ():
             kernels.scalars[leaf.id] = w.load(kernels.buffers[leaf.id], affine.ZERO)
-    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes, late=w.late)
+    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes)
     kernels.run(plan, {i: target for i, (_, target) in arrays.items()})
     for value, target in [(kernels.e.at(n, ()), target) for n, target in scalars]:
         w.store(target, affine.ZERO, value)
-    return plan
-
-
-@dataclasses.dataclass(frozen=True)
-class Emitted:
-    """LLVM's text and what must be known to call it.
-
-    ``swapped``: for each array of the state, whether a step writes it to its other buffer. ``scratch``: bytes of each
-    array that the caller provides.
-    """
-
-    text: str
-    swapped: tuple[bool, ...]
-    scratch: tuple[int, ...]
-    kernels: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +50,6 @@ class Body:
     names: list[str]
     swapped: tuple[bool, ...]
     scratch: list[tuple[str, int]]  # pointer and bytes
-    plan: Plan
 
 
 def emit_body(
@@ -101,28 +85,18 @@ def emit_body(
         same = Buffer(f"%s{k}", leaf.dtype, many)
         targets.append(None if new is leaf else argument(f"%t{k}", leaf) if swap else same)
     targets += [argument(f"%o{k}", n) for k, n in enumerate(outputs)]
-    plan = emit_graph(kernels, graph, [*state, *inputs], outs, targets)
+    emit_graph(kernels, graph, [*state, *inputs], outs, targets)
     names += [name for name, _ in kernels.scratch]
-    return Body(w, names, tuple(swapped), kernels.scratch, plan)
+    return Body(w, names, tuple(swapped), kernels.scratch)
 
 
-def emit(
-    graph: Graph,
-    state: Sequence[Node],
-    inputs: Sequence[Node],
-    new_state: Sequence[Node],
-    outputs: Sequence[Node],
-    lanes: int,
-    shared: Sequence[bool] = (),
-) -> Emitted:
-    """The step as text.
+def entered(step: Body) -> str:
+    """A step as LLVM's text.
 
-    ``shared``: which inputs are one for all lanes. The entry is ``run(state, others, rest, count)``, three tables of
-    pointers: the state's arrays, their second buffers, and inputs, outputs and scratch space in this order.
+    The entry is ``run(state, others, rest, count)``, three tables of pointers: the state's arrays, their second
+    buffers, and inputs, outputs and scratch space in this order.
     """
-    w = Writer(lanes)
-    step = emit_body(w, graph, state, inputs, new_state, outputs, shared)
-    names, swapped = step.names, list(step.swapped)
+    w, names = step.writer, step.names
     vector = '"prefer-vector-width"="512" "min-legal-vector-width"="512"' if w.width * 4 >= 64 else ""
     body = [
         *w.tables.values(),
@@ -132,17 +106,16 @@ def emit(
         *w.scopes[0].lines,
         "  ret void",
         "}",
-        *_entry(names, swapped, len(state), len(inputs), len(outputs)),
+        *_entry(names, step.swapped),
         *sorted(w.declared),
         f"attributes #0 = {{ noinline nounwind {vector} }}",
         "attributes #1 = { nounwind willreturn memory(none) }",
         f"attributes #2 = {{ nounwind {vector} }}",
     ]
-    scratch = tuple(size for _, size in step.scratch)
-    return Emitted("\n".join(body) + "\n", step.swapped, scratch, len(step.plan.items))
+    return with_mode("\n".join(body) + "\n")
 
 
-def _entry(names: list[str], swapped: list[bool], states: int, inputs: int, outputs: int) -> list[str]:
+def _entry(names: Sequence[str], swapped: Sequence[bool]) -> list[str]:
     """Repeat the step: take the pointers from the tables, call, swap the buffers of what was written anew.
 
     Numbers too small to be normal are taken for 0 meanwhile, as XLA has it; arithmetic on them is slow.
@@ -150,7 +123,7 @@ def _entry(names: list[str], swapped: list[bool], states: int, inputs: int, outp
     lines = ["define void @run(ptr %state, ptr %other, ptr %rest, i64 %count) #2 {", "entry:", "MODE_ON"]
     lines += ["  br label %head", "head:", "  %k = phi i64 [ 0, %entry ], [ %next, %body ]"]
     lines += ["  %more = icmp ult i64 %k, %count", "  br i1 %more, label %body, label %done", "body:"]
-    for k in range(states):
+    for k in range(len(swapped)):
         lines += [f"  %ps{k} = getelementptr ptr, ptr %state, i64 {k}", f"  %s{k} = load ptr, ptr %ps{k}"]
         if swapped[k]:
             lines += [f"  %pt{k} = getelementptr ptr, ptr %other, i64 {k}", f"  %t{k} = load ptr, ptr %pt{k}"]
@@ -158,15 +131,15 @@ def _entry(names: list[str], swapped: list[bool], states: int, inputs: int, outp
     for k, name in enumerate(rest):
         lines += [f"  %pr{k} = getelementptr ptr, ptr %rest, i64 {k}", f"  {name} = load ptr, ptr %pr{k}"]
     lines.append(f"  call void @step({', '.join(f'ptr {name}' for name in names)})")
-    for k in range(states):
-        if swapped[k]:
+    for k, swap in enumerate(swapped):
+        if swap:
             lines += [f"  store ptr %t{k}, ptr %ps{k}", f"  store ptr %s{k}, ptr %pt{k}"]
     return [*lines, "  %next = add i64 %k, 1", "  br label %head", "done:", "MODE_OFF", "  ret void", "}"]
 
 
-def with_mode(text: str, x86: bool) -> str:
+def with_mode(text: str) -> str:
     """The entry with the processor's switch for tiny numbers, where there is one."""
-    if not x86:
+    if not machine.is_x86():
         return text.replace("MODE_ON\n", "").replace("MODE_OFF\n", "")
     on = """  %mode = alloca i32
   %fast = alloca i32

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from recollect.engines.compiler.program import Layout, Memory, Program, aligned
+from recollect.engines.compiler.program import Attached, Layout, Memory, Program
 
 LANES = 16
 """Runs in one block: the floats of a 512-bit vector, or two of 256."""
@@ -25,29 +25,6 @@ def lanes_for(runs: int, layout: Layout) -> int:
     if layout.bytes > LARGE:
         return 1
     return min(LANES, 1 << (runs - 1).bit_length())
-
-
-class Attached:
-    """A program with the buffers of its inputs, outputs and scratch space for one block of runs."""
-
-    def __init__(self, program: Program, memory: Memory):
-        self.program, self.memory = program, memory
-        lanes = () if program.lanes == 1 else (program.lanes,)
-        shared = program.shared
-        self.inputs = [
-            aligned(s if one else (*s, *lanes), k)
-            for s, k, one in zip(program.inputs.shapes, program.inputs.kinds, shared, strict=True)
-        ]
-        self.outputs = [
-            aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)
-        ]
-        self._scratch = [aligned((size,), "b") for size in program.emitted.scratch]
-        self._table = np.array([a.ctypes.data for a in (*self.inputs, *self.outputs, *self._scratch)], np.uintp)
-        self.pointers = (*memory.pointers, self._table.ctypes.data)
-
-    def advance(self, steps: int = 1) -> None:
-        """Take so many steps with the inputs as they are."""
-        self.program.run(*self.pointers, steps)
 
 
 class Fleet:

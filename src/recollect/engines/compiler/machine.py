@@ -1,6 +1,7 @@
 """LLVM: text to optimised machine code in this process, or to an object file and back."""
 
 import ctypes
+import hashlib
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -24,31 +25,46 @@ def is_x86() -> bool:
     return llvm.get_process_triple().startswith(("x86_64", "i686"))
 
 
-def optimise(text: str, level: int = 1) -> Any:
-    """A module after LLVM's passes; what is vectorised or unrolled was so decided before."""
+def optimise(text: str, often: bool = True) -> Any:
+    """A module after LLVM's passes, if it is run often; what is vectorised or unrolled was so decided before."""
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_process_triple()
     target = machine()
     module.data_layout = str(target.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    if not often:
+        return module
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     passes = llvm.create_pass_builder(target, options)
     passes.getModulePassManager().run(module, passes)
     return module
 
 
-def object_code(module: Any) -> bytes:
+def object_code(module: Any, often: bool = True) -> bytes:
     """A module as an object file."""
-    return machine().emit_object(module)
+    return machine(2 if often else 0).emit_object(module)
 
 
-def compiled(text: str) -> bytes:
-    """Object code of LLVM's text, from the disk where it was compiled before."""
-    key = f"{text}\n{llvm.get_host_cpu_name()}\n{llvm.get_host_cpu_features().flatten()}\n{llvm.llvm_version_info}"
-    found = cache.get(key)
+def described() -> str:
+    """The processor and LLVM, as far as code depends on them."""
+    return f"{llvm.get_host_cpu_name()}\n{llvm.get_host_cpu_features().flatten()}\n{llvm.llvm_version_info}"
+
+
+def key(text: str, often: bool = True) -> str:
+    """What object code of LLVM's text is kept by."""
+    return hashlib.sha256(f"{text}\n{often}\n{described()}".encode()).hexdigest()
+
+
+def compiled(text: str, often: bool = True) -> bytes:
+    """Object code of LLVM's text, from the disk where it was compiled before.
+
+    What does not run ``often`` is compiled as it stands: a fifth of the time to compile, the same bits.
+    """
+    kept = key(text, often)
+    found = cache.get(kept)
     if found is None:
-        found = object_code(optimise(text))
-        cache.put(key, found)
+        found = object_code(optimise(text, often), often)
+        cache.put(kept, found)
     return found
 
 

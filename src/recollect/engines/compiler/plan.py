@@ -209,10 +209,9 @@ class Plan:
     Args:
         outs: output nodes; arrays among them are stored.
         lanes: runs in vector lanes, or 1.
-        late: whether an array is computed in the loop that reads it first, where one over the same space does.
     """
 
-    def __init__(self, outs: Sequence[Node], lanes: int, late: bool = False):
+    def __init__(self, outs: Sequence[Node], lanes: int):
         self.outs, self.lanes = list(outs), lanes
         self.order = reachable(outs)
         self.rank = {n.id: k for k, n in enumerate(self.order)}
@@ -226,8 +225,7 @@ class Plan:
         self._decide()
         self._find_repairs()
         self.items = self._schedule()
-        if late:
-            self._postpone()
+        self._postpone()
 
     # -- what is stored
 

@@ -212,8 +212,10 @@ def _fold_in(graph: Graph, e: Any, x: list[Node]) -> Any:
 
 @rule("random_seed")
 def _seed(graph: Graph, e: Any, x: list[Node]) -> Any:
-    impl = e.params["impl"]
-    closed = jax.make_jaxpr(impl.seed)(jax.ShapeDtypeStruct(x[0].shape, DTYPES[x[0].dtype]))
+    seed = e.params["impl"].seed
+    for _ in x[0].shape:
+        seed = jax.vmap(seed)
+    closed = jax.make_jaxpr(seed)(jax.ShapeDtypeStruct(x[0].shape, DTYPES[x[0].dtype]))
     return convert(graph, closed, x)
 
 

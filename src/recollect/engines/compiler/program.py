@@ -1,5 +1,7 @@
 """`compile`: a step as a native function, and the memory that its state lives in."""
 
+import dataclasses
+import functools
 import math
 import threading
 import time
@@ -9,11 +11,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from recollect.engines.compiler import machine
-from recollect.engines.compiler.emission import Emitted, emit, with_mode
-from recollect.engines.compiler.graph import DTYPES, OCTET, Graph, letter
+from recollect.engines.compiler import cache, machine
+from recollect.engines.compiler.emission import Body, emit_body, entered
+from recollect.engines.compiler.graph import DTYPES, OCTET, Graph, Node, letter
 from recollect.engines.compiler.primitives import convert
 from recollect.engines.compiler.rules import is_key
+from recollect.engines.compiler.writer import Writer
 
 ALIGN = 64
 SPARE = 64
@@ -45,6 +48,8 @@ class Layout:
 
     @staticmethod
     def _abstract(leaf: Any) -> Any:
+        if isinstance(leaf, jax.ShapeDtypeStruct) and not is_key(leaf):
+            return leaf
         if hasattr(leaf, "dtype") and is_key(leaf):
             return jax.eval_shape(jax.random.key_data, leaf)
         if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
@@ -73,6 +78,11 @@ class Layout:
         """What JAX traces with."""
         return [jax.ShapeDtypeStruct(s, DTYPES[k]) for s, k in zip(self.shapes, self.kinds, strict=True)]
 
+    def described(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Dtype and shape of each leaf."""
+        kinds = (OCTET if octet else DTYPES[k] for k, octet in zip(self.kinds, self.are_octets, strict=True))
+        return [(kind.name, shape) for kind, shape in zip(kinds, self.shapes, strict=True)]
+
 
 def _unkeyed(tree: Any) -> list[Any]:
     """The leaves as what is compiled: keys and bytes as words."""
@@ -80,21 +90,46 @@ def _unkeyed(tree: Any) -> list[Any]:
     return [jax.random.key_data(x) if is_key(x) else x.astype(np.uint32) if x.dtype == OCTET else x for x in leaves]
 
 
-class Step:
-    """A step as a graph: ``function(state, *inputs) -> (state, outputs)``, traced once, for any number of lanes.
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A step as a graph: its leaves are those of the state and of the inputs, ``outs`` of the state and outputs."""
 
-    Raises:
-        Unsupported: for a primitive or a dtype that cannot be compiled, with its line.
+    graph: Graph
+    leaves: list[Node]
+    outs: list[Node]
+    outputs: Layout
+    seconds: dict[str, float]
+
+
+class Step:
+    """``function(state, *inputs) -> (state, outputs)``, for any number of lanes; traced when that is first needed.
+
+    Args:
+        function: the step.
+        state: its form, an example or shapes.
+        inputs: likewise.
+        words: what `identity.words` says the step is made from. What is kept on disk is then found by it without
+            tracing, and outputs are a list, whatever the function returns them as.
     """
 
-    def __init__(self, function: Callable[..., Any], state: Any, inputs: Sequence[Any] = ()):
-        start = time.perf_counter()
+    def __init__(self, function: Callable[..., Any], state: Any, inputs: Sequence[Any] = (), words: str | None = None):
+        self._function, self.words = function, words
         self.state, self.inputs = Layout(state), Layout(tuple(inputs))
+        self._lock = threading.Lock()  # writing a step adds to its graph
+
+    @functools.cached_property
+    def traced(self) -> Traced:
+        """The step as a graph.
+
+        Raises:
+            Unsupported: for a primitive or a dtype that cannot be compiled, with its line.
+        """
+        start = time.perf_counter()
         count = len(self.state.shapes)
         out_tree: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
-            new, outputs = function(self.state.wrap(leaves[:count]), *self.inputs.wrap(leaves[count:]))
+            new, outputs = self._function(self.state.wrap(leaves[:count]), *self.inputs.wrap(leaves[count:]))
             if (found := jax.tree.structure(new)) != self.state.tree:
                 raise ValueError(f"the step must return a state like the one it gets: {self.state.tree}, got {found}")
             if [bool(x.dtype == OCTET) for x in map(jax.numpy.asarray, jax.tree.leaves(new))] != self.state.are_octets:
@@ -103,29 +138,42 @@ class Step:
             return [*_unkeyed(new), *_unkeyed(outputs)]
 
         closed = jax.make_jaxpr(flat)(*self.state.specs(), *self.inputs.specs())
-        self.outputs = Layout(out_tree[0])
         before = zip(self.state.shapes, self.state.kinds, strict=True)
         for k, (aval, (shape, kind)) in enumerate(zip(closed.out_avals[:count], before, strict=True)):
             if tuple(aval.shape) != shape or letter(aval.dtype) != kind:
                 was = f"{DTYPES[kind]}{list(shape)}"
                 raise ValueError(f"leaf {k} of the state is {was} before the step and {aval.str_short()} after")
-        traced = time.perf_counter()
-        self.graph = Graph()
+        middle = time.perf_counter()
+        graph = Graph()
         shapes, kinds = [*self.state.shapes, *self.inputs.shapes], [*self.state.kinds, *self.inputs.kinds]
-        self.leaves = [
-            self.graph.make("leaf", (), shape, kind, k)
-            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
+        leaves = [
+            graph.make("leaf", (), shape, kind, k) for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
         ]
-        self.outs = convert(self.graph, closed, self.leaves)
-        self.seconds = {"trace": traced - start, "graph": time.perf_counter() - traced}
-        self.lock = threading.Lock()  # writing a step adds to its graph
+        outs = convert(graph, closed, leaves)
+        seconds = {"trace": middle - start, "graph": time.perf_counter() - middle}
+        return Traced(graph, leaves, outs, Layout(out_tree[0]), seconds)
 
-    def emit(self, lanes: int, shared: Sequence[bool]) -> Emitted:
-        """LLVM's text."""
-        count = len(self.state.shapes)
-        state, inputs = self.leaves[:count], self.leaves[count:]
-        with self.lock:
-            return emit(self.graph, state, inputs, self.outs[:count], self.outs[count:], lanes, shared)
+    @functools.cached_property
+    def outputs(self) -> Layout:
+        """The form of what the step returns besides its state; raises `Unsupported` as ``traced`` does."""
+        if self.words is None:
+            return self.traced.outputs
+        known = cache.read(f"{self.words}\noutputs")
+        if known is None:
+            known = self.traced.outputs.described()
+            cache.write(f"{self.words}\noutputs", known)
+        return Layout([jax.ShapeDtypeStruct(tuple(shape), dtype) for dtype, shape in known])
+
+    def check(self) -> None:
+        """Raise `Unsupported` if the step cannot be compiled."""
+        self.outputs  # noqa: B018  (known only of what can be)
+
+    def write(self, w: Writer, shared: Sequence[bool]) -> Body:
+        """The code of the step."""
+        count, made = len(self.state.shapes), self.traced
+        state, inputs = made.leaves[:count], made.leaves[count:]
+        with self._lock:
+            return emit_body(w, made.graph, state, inputs, made.outs[:count], made.outs[count:], shared)
 
 
 class Program:
@@ -135,18 +183,43 @@ class Program:
         step: what to compile.
         lanes: runs in vector lanes.
         shared: for each leaf of the inputs, whether all lanes have one value of it.
+        often: whether it is run so often that speed is worth a longer time to compile.
     """
 
-    def __init__(self, step: Step, lanes: int = 1, shared: Sequence[bool] = ()):
-        self.lanes, self.state, self.inputs, self.outputs = lanes, step.state, step.inputs, step.outputs
+    def __init__(self, step: Step, lanes: int = 1, shared: Sequence[bool] = (), often: bool = True):
+        self.lanes, self.often = lanes, often
+        self.state, self.inputs, self.outputs = step.state, step.inputs, step.outputs
         self.shared = list(shared) or [False] * len(self.inputs.shapes)
+        self.seconds = {"trace": 0.0, "graph": 0.0, "emit": 0.0, "machine code": 0.0}
+        code = self._kept(step) or self._made(step)
         start = time.perf_counter()
-        self.emitted = step.emit(lanes, self.shared)
-        emitted = time.perf_counter()
-        self.code = machine.compiled(with_mode(self.emitted.text, machine.is_x86()))
-        self._loaded = machine.Loaded(self.code)
+        self._loaded = machine.Loaded(code)
         self.run = self._loaded.run
-        self.seconds = {**step.seconds, "emit": emitted - start, "machine code": time.perf_counter() - emitted}
+        self.seconds["machine code"] += time.perf_counter() - start
+
+    def _words(self, step: Step) -> str | None:
+        return step.words and f"{step.words}\n{self.lanes} {self.shared} {self.often}\n{machine.described()}"
+
+    def _kept(self, step: Step) -> bytes | None:
+        """The code as it was made before from the same words, if it is there."""
+        words = self._words(step)
+        known = None if words is None else cache.read(words)
+        if known is None:
+            return None
+        self.scratch: list[int] = known["scratch"]
+        return cache.get(known["code"])
+
+    def _made(self, step: Step) -> bytes:
+        self.seconds |= step.traced.seconds
+        start = time.perf_counter()
+        body = step.write(Writer(self.lanes), self.shared)
+        self.scratch, text = [size for _, size in body.scratch], entered(body)
+        middle = time.perf_counter()
+        code = machine.compiled(text, self.often)
+        self.seconds |= {"emit": middle - start, "machine code": time.perf_counter() - middle}
+        if (words := self._words(step)) is not None:
+            cache.write(words, {"scratch": self.scratch, "code": machine.key(text, self.often)})
+        return code
 
 
 class Memory:
@@ -184,6 +257,29 @@ class Memory:
         return self.layout.wrap([np.array(v) for v in leaves])
 
 
+class Attached:
+    """A program with the buffers of its inputs, outputs and scratch space, for one run or one block of them."""
+
+    def __init__(self, program: Program, memory: Memory):
+        self.program, self.memory = program, memory
+        lanes = () if program.lanes == 1 else (program.lanes,)
+        shared = program.shared
+        self.inputs = [
+            aligned(s if one else (*s, *lanes), k)
+            for s, k, one in zip(program.inputs.shapes, program.inputs.kinds, shared, strict=True)
+        ]
+        self.outputs = [
+            aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)
+        ]
+        self._scratch = [aligned((size,), "b") for size in program.scratch]
+        self._table = np.array([a.ctypes.data for a in (*self.inputs, *self.outputs, *self._scratch)], np.uintp)
+        self.pointers = (*memory.pointers, self._table.ctypes.data)
+
+    def advance(self, steps: int = 1) -> None:
+        """Take so many steps with the inputs as they are."""
+        self.program.run(*self.pointers, steps)
+
+
 class Compiled:
     """A compiled step with memory of its own (or shared with other steps on the same state).
 
@@ -193,24 +289,16 @@ class Compiled:
 
     def __init__(self, program: Program, memory: Memory):
         self.program, self.memory = program, memory
-        self._given = [aligned(s, k) for s, k in zip(program.inputs.shapes, program.inputs.kinds, strict=True)]
-        self._taken = [aligned(s, k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)]
-        self._scratch = [aligned((size // 4 + VECTOR_SPARE,), "f") for size in program.emitted.scratch]
-        self.inputs = jax.tree.unflatten(program.inputs.tree, self._given)
-        self.outputs = jax.tree.unflatten(program.outputs.tree, self._taken)
-        self._table = np.array([a.ctypes.data for a in (*self._given, *self._taken, *self._scratch)], np.uintp)
-        self._call = program.run
-        self._pointers = (*memory.pointers, self._table.ctypes.data)
-
-    def advance(self, steps: int = 1) -> None:
-        """Take so many steps with the inputs as they are."""
-        self._call(*self._pointers, steps)
+        attached = Attached(program, memory)
+        self._given, self.advance = attached.inputs, attached.advance
+        self.inputs = jax.tree.unflatten(program.inputs.tree, attached.inputs)
+        self.outputs = jax.tree.unflatten(program.outputs.tree, attached.outputs)
 
     def __call__(self, *inputs: Any) -> Any:
         """One step."""
         for array, value in zip(self._given, jax.tree.leaves(inputs), strict=True):
             array[...] = value
-        self._call(*self._pointers, 1)
+        self.advance()
         return self.outputs
 
     @property
@@ -221,9 +309,6 @@ class Compiled:
     @state.setter
     def state(self, tree: Any) -> None:
         self.memory.load(tree)
-
-
-VECTOR_SPARE = 32
 
 
 def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory | None = None) -> Compiled:
@@ -251,4 +336,4 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     return Compiled(program, memory)
 
 
-__all__ = ["Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]
+__all__ = ["Attached", "Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]

@@ -95,7 +95,7 @@ def for_gpu(routines: Sequence[Routine]) -> str:
 
 def for_host(routines: Sequence[Routine]) -> str:
     """The same for the processor that this runs on."""
-    return with_mode(_joined([r.text + _host_entry(r) for r in routines]) + ATTRIBUTES, machine.is_x86())
+    return with_mode(_joined([r.text + _host_entry(r) for r in routines]) + ATTRIBUTES)
 
 
 def _joined(texts: Sequence[str]) -> str:

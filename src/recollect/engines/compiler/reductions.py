@@ -12,8 +12,8 @@ from recollect.engines.compiler.writer import Writer
 
 IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
 
-JAM = 4
-"""Vectors (or sums) of one reduction that are under way at once, so that none waits for the one before."""
+JAM, SCALARS = 4, 16
+"""Vectors, and scalars, of one reduction that are under way at once, so that none waits for the one before."""
 
 
 class Reductions(Nests):
@@ -202,7 +202,7 @@ class Reductions(Nests):
         def block(fixed: dict[int, Index]) -> None:
             unit = 1 if along is None else VECTOR
             vectors = counts[last] // unit
-            jam = min(JAM, vectors)
+            jam = min(SCALARS if along is None and not partial else JAM, vectors)
             many = vectors - vectors % jam if jam else 0
             if many:
                 with w.loop(many * unit, jam * unit, vector=along is not None) as i:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import pool
 from recollect.engines.compiler.affine import Index
-from recollect.engines.compiler.emission import emit_body
 from recollect.engines.compiler.functions import LIBM
 from recollect.engines.compiler.graph import Node, Unsupported
 from recollect.engines.compiler.plan import reachable
@@ -130,7 +129,7 @@ def why_not(step: Step) -> str | None:
                     return found
         return None
 
-    return foreign(step.outs)
+    return foreign(step.traced.outs)
 
 
 class Offsets:
@@ -159,7 +158,6 @@ class Kernel:
     text: str
     scratch: int  # bytes a block
     own: int  # bytes that a thread has for itself
-    kernels: int
 
 
 def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int] = OFTEN) -> Kernel:
@@ -172,10 +170,8 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", written_o
         raise Unsupported(why)
     if step.outputs.shapes:
         raise ValueError("a step for a GPU changes its state and has no outputs")
-    w, count = ThreadWriter(written_out), len(step.state.shapes)
-    state, inputs = step.leaves[:count], step.leaves[count:]
-    with step.lock:
-        body = emit_body(w, step.graph, state, inputs, step.outs[:count], [], shared)
+    w = ThreadWriter(written_out)
+    body = step.write(w, shared)
     own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
     far, far_bytes = pool.places(dict(body.scratch), w.scopes[0].lines, still=True)
     text = [
@@ -216,7 +212,7 @@ def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", written_o
         "}",
         *sorted(w.declared),
     ]
-    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes, len(body.plan.items))
+    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes)
 
 
 def _regions(layout: Layout) -> list[str]:

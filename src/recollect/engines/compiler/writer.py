@@ -17,7 +17,7 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.values import BYTES, SMALL, STORED, TYPES, VECTOR, Buffer, Scope, Value, literal
 
-WRITTEN_OUT = {"lanes": (100, 8), "single": (8, 8)}
+WRITTEN_OUT = {"lanes": (30, 4), "single": (8, 8)}
 """Of a loop's body that is written out several times rather than looped over: instructions, and turns at most."""
 
 
@@ -27,7 +27,7 @@ class Writer:
     def __init__(self, lanes: int):
         self.lanes = lanes
         self.alone = lanes == 1  # whether a branch or a loop is taken by one run, not by all of a vector
-        self.late = False  # whether `plan` does what threads of a GPU gain from
+        self.late = False  # whether sums and tests are as threads of a GPU gain from
         self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
@@ -191,6 +191,8 @@ class Writer:
         """``yes`` where the condition holds."""
         if condition.wide or yes.wide or no.wide:
             yes, no = self.widen(yes), self.widen(no)
+        if condition.wide and yes.kind == "b":  # processors choose between numbers, not between masks
+            return self.do("xor", no, self.do("and", condition, self.do("xor", yes, no)))
         text = self.new(f"select {self.typed(condition)}, {self.typed(yes)}, {self.typed(no)}")
         return Value(text, yes.kind, yes.wide)
 
