@@ -9,8 +9,6 @@ Three stages (``stages``), each a function of one piece that any worker can do, 
 3. ``draw`` shares the places of the piece out further, to blocks and to rows, and reads the rows that were drawn.
 
 Every piece draws with a seed made of the seed and its place, so the sample is the same whoever did which piece, in
-whatever order. What counting found out (``scans``) stays in memory for the drawing while it fits the ``Cache``; where
-Every piece draws with a seed made of the seed and its place, so the sample is the same whoever did which piece, in
 whatever order.
 """
 

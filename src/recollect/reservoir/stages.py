@@ -54,10 +54,11 @@ def chunks(piece: Piece, options: Options, cache: Cache | None, tell: Tell = sil
     for batch in tables.batches(piece, options.select.columns, options.select.weight):
         weights = tables.weights_of(batch, options.select)
         while len(weights):
-            if not filled and len(weights) == CHUNK:  # as most batches are: no copy
+            if not filled and len(weights) >= CHUNK:  # as in most batches: no copy
                 tell(CHUNK)
-                yield weights
-                break
+                yield weights[:CHUNK]
+                weights = weights[CHUNK:]
+                continue
             taken = min(CHUNK - filled, len(weights))
             chunk[filled : filled + taken] = weights[:taken]
             weights, filled = weights[taken:], filled + taken
