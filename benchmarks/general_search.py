@@ -13,6 +13,7 @@ Copies are not the originals: observations and actions of all tasks are padded t
 all. What is found here is a reason to try it with ``recollect benchmark memory``, which runs the originals.
 
 ``--one-by-one`` is for processors: each variant on each task by the step compiler, in the task's own sizes.
+``--random 0,0.9`` plays instead: actions at random, by numbers that are kept with these chances.
 """
 
 import argparse
@@ -241,6 +242,63 @@ def informant(length, decisions=1):
     return reset, step
 
 
+def corridor(length, most):
+    """As far as the end, each step at a cost; either way is open."""
+
+    def look(place):
+        return seen(place / length, 1)
+
+    def reset(u):
+        return state(0, 0), look(0.0)
+
+    def step(s, a, u):
+        place, n = jnp.clip(s[0] + jnp.where(a == 1, 1.0, -1.0), 0, length), s[1] + 1
+        there = place >= length
+        return state(place, n), look(place), jnp.where(there, 0.0, -1.0), there, (n >= most) & ~there
+
+    return reset, step
+
+
+def mountain_car(most, force=0.001):
+    """Gymnasium's, with ``most`` steps an episode and an engine of this ``force``."""
+
+    def reset(u):
+        held = state(0.2 * u[0] - 0.6, 0, 0)
+        return held, seen(held[0], held[1])
+
+    def step(s, a, u):
+        n = s[2] + 1
+        speed = jnp.clip(s[1] + (a - 1) * force - 0.0025 * jnp.cos(3 * s[0]), -0.07, 0.07)
+        place = jnp.clip(s[0] + speed, -1.2, 0.6)
+        speed = jnp.where((place <= -1.2) & (speed < 0), 0.0, speed)
+        there = place >= 0.5
+        return state(place, speed, n), seen(place, speed), jnp.float32(-1.0), there, (n >= most) & ~there
+
+    return reset, step
+
+
+def swing_up(torque, most):
+    """A hanging pendulum, to be swung up by a motor too weak to lift it; each step has its cost."""
+
+    def look(s):
+        return seen(jnp.cos(s[0]), jnp.sin(s[0]), s[1])
+
+    def reset(u):
+        held = state(math.pi + 0.2 * u[0] - 0.1, 0.2 * u[1] - 0.1, 0)
+        return held, look(held)
+
+    def step(s, a, u):
+        angle, spin, n = s[0], s[1], s[2] + 1
+        for _ in range(2):
+            pull = 15 * jnp.sin(angle) - 0.1 * spin + 3 * torque * (a - 1)
+            spin = jnp.clip(spin + 0.05 * pull, -8, 8)
+            angle = angle + 0.05 * spin
+        up, held = jnp.cos(angle) > 0.95, state(angle, spin, n)
+        return held, look(held), jnp.where(up, 0.0, -1.0), up, (n >= most) & ~up
+
+    return reset, step
+
+
 CARD = (-0.5, 1.0)
 # Name: (the task, elements observed, actions, return of random actions, the best, the mark).
 TASKS = {
@@ -265,6 +323,11 @@ TASKS = {
     "informant-10": (informant(10), 8, 3, 1 / 3, 1.0, 0.95),
     "informant-40": (informant(40), 8, 3, 1 / 3, 1.0, 0.95),
     "informant-10-2": (informant(10, 2), 8, 3, 1 / 9, 1.0, 0.95),
+    "corridor-30": (corridor(30, 300), 2, 2, -300.0, -29.0, -40.0),
+    "swing-up-300": (swing_up(1.5, 300), 3, 3, -300.0, -34.0, -80.0),
+    "swing-up-500": (swing_up(1.2, 500), 3, 3, -500.0, -44.0, -100.0),
+    "mountain-car-200": (mountain_car(200), 2, 3, -200.0, -105.0, -130.0),
+    "mountain-car-1000": (mountain_car(1000, 0.0015), 2, 3, -1000.0, -75.0, -150.0),
 }
 
 
@@ -431,6 +494,26 @@ def search(plan, steps, blocks, limit):
     return rows_of(runs, curves)
 
 
+def played(name, share, episodes=1000, most=1000):
+    """Of episodes of a random policy whose numbers are kept with this chance: the share that ended by themselves."""
+    reset, step = TASKS[name][0]
+    count = TASKS[name][2]
+
+    def one(key):
+        def on(carry, key):
+            held, number, over, ended = carry
+            u = jax.random.uniform(key, (6,))
+            number = jnp.where(u[4] < share, number, u[5])
+            held, _, _, end, cut = step(held, jnp.floor(count * number), u[:4])
+            return (held, number, over | end | cut, ended | (end & ~over)), None
+
+        keys = jax.random.split(key, most + 1)
+        start = (reset(jax.random.uniform(keys[0], (4,)))[0], 0.5, NO, NO)
+        return jax.lax.scan(on, start, keys[1:])[0][3]
+
+    return float(jnp.mean(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), episodes))))
+
+
 def show(rows):
     """A line a variant: per task the mean of the last tenth, and how many seeds are at the mark there."""
     variants, tasks = (list(dict.fromkeys(row[kind] for row in rows)) for kind in ("variant", "task"))
@@ -456,6 +539,7 @@ def main():
     """The command."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("plan", type=Path, help="JSON file with the variants, tasks and seeds")
+    arguments.add_argument("--random", metavar="SHARES", help="play the plan's tasks at random, with these shares")
     arguments.add_argument("--steps", type=int, default=300_000, help="of every run (default: 300,000)")
     arguments.add_argument("--blocks", type=int, default=50, help="parts over which returns are averaged (default: 50)")
     arguments.add_argument("--limit", type=float, default=math.inf, help="seconds after which no part is begun")
@@ -463,6 +547,10 @@ def main():
     arguments.add_argument("--out", type=Path, help="JSON file for the curves")
     args = arguments.parse_args()
     plan = json.loads(args.plan.read_text())
+    if args.random is not None:
+        for name, share in itertools.product(plan["tasks"], map(float, args.random.split(","))):
+            print(f"{name}: numbers kept with {share}: {played(name, share):.3f} of 1,000 episodes ended by themselves")
+        return
     rows = (search_one_by_one if args.one_by_one else search)(plan, args.steps, args.blocks, args.limit)
     if not args.one_by_one:
         show(rows)

@@ -67,7 +67,8 @@ def test_the_module_acts_as_the_agent_does(name):
     for t in range(40):
         keys = jax.random.split(prng.key(t), (2, copies))
         states, action = begin(states, x, keys[0])
-        u = np.array(drawn_from(keys[0], 1 + agent.actions.draws))
+        keeps = isinstance(agent, GeneralActorCritic)  # the numbers that an action was drawn with
+        u = np.array(drawn_from(keys[0], 1 + keeps + agent.actions.draws))
         v = np.array(drawn_from(keys[1], n + 3))
         uniforms = torch.tensor(np.concatenate([u[:, :1], v, u[:, 1:]], 1))
         step = policy(torch.tensor(x), ours, torch.tensor(done), uniforms=uniforms)

@@ -20,6 +20,7 @@ from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
 from recollect.agents.networks import NormedNetwork
 from recollect.agents.optimizers import BoundedRMS, Optimizer
+from recollect.agents.persistence import Persistence, Tried
 from recollect.agents.scaling import Moments
 from recollect.agents.trace_units import TraceUnits
 from recollect.reservoir import kernel
@@ -78,6 +79,13 @@ class Decision(NamedTuple):
     action: Array
 
 
+class Chance(NamedTuple):
+    """The uniform numbers that the newest action was drawn with, and whether they are kept in this episode."""
+
+    numbers: Array
+    kept: Array
+
+
 class State(NamedTuple):
     """Everything that changes."""
 
@@ -90,6 +98,9 @@ class State(NamedTuple):
     returns: Array  # [horizons], the discounted sum of the episode's rewards so far, as each horizon has it
     previous: Array  # the last action as features; zeros at the start of an episode
     time: Array  # steps in this episode
+    total: Array  # the sum of the episode's rewards so far
+    tried: Tried
+    chance: Chance
     decision: Decision
 
 
@@ -126,11 +137,12 @@ class GeneralActorCritic(Agent):
         trace_decay: λ of the eligibility traces.
         surprise: weight of the entropy of policy and query for each unit of \|δ\|: choices stay open where outcomes
             still surprise, and settle where they do not.
+        persistence: whether the numbers that draw actions are fresh at every step or kept for a while.
         credit_cap: bound on the quotient of a state's weight now and its weight when it was stored.
         actions: how actions are drawn, set from the environment.
     """
 
-    learned: ClassVar[tuple[str, ...]] = ("params", "optimizers", "scales")
+    learned: ClassVar[tuple[str, ...]] = ("params", "optimizers", "scales", "tried")
 
     memory_size: int = 16
     memory: EpisodeMemory = MEMORY
@@ -144,6 +156,7 @@ class GeneralActorCritic(Agent):
     discounts: tuple[float, ...] = dataclasses.field(default=(0.8, 0.95, 0.99), metadata=traced())
     trace_decay: float = dataclasses.field(default=0.25, metadata=traced())
     surprise: float = dataclasses.field(default=0.1, metadata=traced())
+    persistence: Persistence = dataclasses.field(default=Persistence(), metadata=traced())
     credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
     actions: Distribution = CATEGORICAL
 
@@ -221,6 +234,9 @@ class GeneralActorCritic(Agent):
             returns=jnp.zeros(horizons),
             previous=jnp.zeros_like(action),
             time=nothing,
+            total=jnp.zeros(()),
+            tried=self.persistence.init(),
+            chance=Chance(jnp.zeros(self.actions.draws), jnp.zeros((), bool)),
             decision=Decision(jnp.zeros(s), jnp.zeros(inputs), jnp.zeros(s), nothing, self.actions.nothing()),
         )
 
@@ -229,7 +245,8 @@ class GeneralActorCritic(Agent):
 
         Paper: Eq. (1)
         """
-        u = jax.random.uniform(key, (1 + self.actions.draws,))
+        u = jax.random.uniform(key, (2 + self.actions.draws,))
+        chance = self._chance(state, u[1], u[2:])
         actor = state.params.actor
         inputs = jnp.concatenate([self.standard(state.scales, observation), state.previous])
         units = Units(
@@ -240,9 +257,16 @@ class GeneralActorCritic(Agent):
         states, keys = self.stored(state)
         logits = self.query_logits(actor, inputs, features, keys, state.memory.filled)
         slot, recalled = memory.recall(logits, states, u[0])
-        action = self.actions.draw(self.policy_outputs(actor, inputs, features, recalled), u[1:])
+        action = self.actions.draw(self.policy_outputs(actor, inputs, features, recalled), chance.numbers)
         decision = Decision(observation, inputs, recalled, slot, action)
-        return state._replace(units=units, decision=decision), action
+        return state._replace(units=units, chance=chance, decision=decision), action
+
+    def _chance(self, state: State, u: Array, fresh: Array) -> Chance:
+        """Whether numbers are kept is drawn as an episode begins."""
+        begins = state.time == 0
+        kept = jnp.where(begins, u < self.persistence.chance(state.tried), state.chance.kept)
+        again = kept & ~begins & (u < self.persistence.share)
+        return Chance(jnp.where(again, state.chance.numbers, fresh), kept)
 
     def stored(self, state: State) -> tuple[Array, Array]:
         """The stored states in standard units, and what the query is compared with."""
@@ -271,7 +295,7 @@ class GeneralActorCritic(Agent):
         params, decision = state.params, state.decision
         discounts = jnp.stack([jnp.asarray(d, jnp.float32) for d in self.discounts])
         states, keys = self.stored(state)
-        returns = discounts * state.returns + timestep.reward
+        returns, total = discounts * state.returns + timestep.reward, state.total + timestep.reward
         scales = Scales(
             scaling.observe(state.scales.observation, decision.observation),
             scaling.observe(state.scales.returns, returns),
@@ -289,8 +313,8 @@ class GeneralActorCritic(Agent):
         )
         steps, optimizers = self._steps(directions, traces, errors, error, state.optimizers)
         # One sum over all that moves: it is finite only if every number in it is.
-        total = sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves((steps, optimizers)))
-        finite = jnp.isfinite(total) & jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
+        moved_by = sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves((steps, optimizers)))
+        finite = jnp.isfinite(moved_by) & jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
         moves = jnp.logical_and(finite, active)
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
 
@@ -305,6 +329,12 @@ class GeneralActorCritic(Agent):
             optimizers=kept(optimizers, state.optimizers),
             scales=kept(scales, state.scales),
             returns=jnp.where(over, 0.0, jnp.where(finite, returns, state.returns)),
+            total=jnp.where(over, 0.0, jnp.where(finite, total, state.total)),
+            tried=jax.tree.map(
+                lambda new, old: jnp.where(moves & over, new, old),
+                self.persistence.observe(state.tried, state.chance.kept, total),
+                state.tried,
+            ),
         )
         return self._after(moved, state, over, states, key), finite
 
@@ -410,5 +440,6 @@ class GeneralActorCritic(Agent):
         moved = state._replace(
             traces=jax.tree.map(lambda z: jnp.where(over, 0.0, z), state.traces),
             returns=jnp.where(over, 0.0, state.returns),
+            total=jnp.where(over, 0.0, state.total),
         )
         return self._after(moved, state, over, self.stored(state)[0], key)

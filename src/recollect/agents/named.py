@@ -13,6 +13,7 @@ from recollect.agents.episodic import PRESETS, EpisodicActorCritic
 from recollect.agents.general import GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
 from recollect.agents.optimizers import BoundedRMS
+from recollect.agents.persistence import Persistence
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.agents.trace_units import TraceUnits
@@ -26,7 +27,7 @@ CLASSES: dict[str, type[Agent]] = {
 }
 
 PARTS: dict[str, type] = {
-    cls.__name__: cls for cls in (BoundedRMS, Convolution, EpisodeMemory, NormedNetwork, TraceUnits)
+    cls.__name__: cls for cls in (BoundedRMS, Convolution, EpisodeMemory, NormedNetwork, Persistence, TraceUnits)
 }
 """What agents are made of and a file can hold: by name, with numbers, names and lists of them for options."""
 

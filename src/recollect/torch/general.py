@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.nn import functional
 from recollect.agents.episode_memory import AGES, EpisodeMemory
 from recollect.agents.general import FARTHEST, GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
+from recollect.agents.persistence import Persistence, Tried
 from recollect.agents.scaling import RESOLUTION
 from recollect.agents.trace_units import TraceUnits
 from recollect.torch import checks, kernel
@@ -18,6 +20,7 @@ from recollect.torch.policy import LAWS, Network, Policy, Step, action_features,
 
 PARTS = {
     "memory": EpisodeMemory,
+    "persistence": Persistence,
     "units": TraceUnits,
     "network": NormedNetwork,
     "query_network": NormedNetwork,
@@ -34,12 +37,16 @@ class GeneralState(NamedTuple):
         units: [batch, 4, units], the trace units: the critic's real and imaginary parts, the actor's.
         previous: [batch, outputs], the action before as the networks see it; zeros where an episode begins.
         time: [batch] int64, steps of the episode so far.
+        numbers: [batch, choices], the uniform numbers that the last action was drawn with.
+        kept: [batch] bool, whether they are kept for a while in this episode.
     """
 
     memory: kernel.State
     units: Tensor
     previous: Tensor
     time: Tensor
+    numbers: Tensor
+    kept: Tensor
 
     def to(self, device: torch.device | str) -> "GeneralState":
         """The same on another device."""
@@ -47,12 +54,12 @@ class GeneralState(NamedTuple):
 
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors by name, for ``torch.save`` or ``safetensors``."""
-        return {**self.memory.state_dict(), "units": self.units, "previous": self.previous, "time": self.time}
+        return {**self.memory.state_dict(), **{name: getattr(self, name) for name in self._fields[1:]}}
 
     @classmethod
     def from_state_dict(cls, tensors: Mapping[str, Tensor]) -> "GeneralState":
         """What ``state_dict`` gave."""
-        rest = ("units", "previous", "time")
+        rest = cls._fields[1:]
         if missing := [name for name in rest if name not in tensors]:
             raise ValueError(f"the tensors {', '.join(missing)} are missing; there are {sorted(tensors)}")
         own = {name: tensor for name, tensor in tensors.items() if name not in rest}
@@ -100,12 +107,14 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
     """``GeneralActorCritic`` without its learning; ``from_agent`` and ``from_learner`` make it.
 
     A step's ``value`` is [batch, horizons], each in units of its horizon's returns; ``recalled`` is in standard units.
-    What the agent has seen observations to be like is part of the module: ``observed_mean``, ``observed_deviation``.
+    What the agent has seen observations to be like is part of the module: ``observed_mean``, ``observed_deviation``; so
+    is ``keeping``, the chance that an episode's actions are drawn with numbers that are kept for a while.
     """
 
     outputs: int
     observed_mean: Tensor
     observed_deviation: Tensor
+    keeping: Tensor
     peaks: Tensor
 
     def __init__(self, agent: GeneralActorCritic, weights: Mapping[str, Tensor]):
@@ -127,10 +136,17 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         self.register_buffer("observed_mean", mean.clone())
         self.register_buffer("observed_deviation", torch.where(deviation > RESOLUTION * mean.abs(), deviation, 1.0))
         self.register_buffer("peaks", torch.from_numpy(np.log(np.asarray(AGES, np.float32))), persistent=False)
-        self.scales = {name: tensor for name, tensor in weights.items() if name.startswith("scales.")}
+        tried = Tried(*(jnp.asarray(weights[f"tried.{name}"].numpy()) for name in Tried._fields))
+        self.register_buffer("keeping", torch.tensor(float(agent.persistence.chance(tried))))
+        self.beside = {name: tensor for name, tensor in weights.items() if name.startswith(("scales.", "tried."))}
         with torch.no_grad():
             for name, parameter in self.named_parameters():
                 parameter.copy_(weights[name])
+
+    @property
+    def draws(self) -> int:
+        """How many uniform numbers a step takes per row: to recall, to store, to keep the last ones, to act."""
+        return super().draws + 1
 
     def initial_state(self, batch: int) -> GeneralState:
         """Nothing remembered, for ``batch`` environments, on the module's device."""
@@ -140,6 +156,8 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
             torch.zeros(batch, 4, agent.units.units, device=device),
             torch.zeros(batch, self.outputs, device=device),
             torch.zeros(batch, dtype=torch.int64, device=device),
+            torch.zeros(batch, agent.actions.draws, device=device),
+            torch.zeros(batch, dtype=torch.bool, device=device),
         )
 
     def _step(self, x: Tensor, state: GeneralState, done: Tensor | None, to_remember: Tensor, to_act: Tensor) -> Step:
@@ -159,12 +177,18 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         slot = kernel.draw(torch.where(empty, 0.0, matches), to_remember[:, 0])
         recalled = there.gather(1, slot[:, None, None].expand(-1, 1, self.features))[:, 0]  # zeros in an empty slot
         logits = self.actor["policy"](torch.cat([inputs, features, recalled], -1))
-        action = draw_action(self.agent.actions, logits, to_act)
+        begins, u = state.time == 0, to_remember[:, -1]
+        kept = (begins & (u < self.keeping)) | (~begins & state.kept)
+        again = kept & ~begins & (u < self.agent.persistence.share)
+        numbers = torch.where(again[:, None], state.numbers, to_act)
+        action = draw_action(self.agent.actions, logits, numbers)
         after = GeneralState(
-            self._store(state, x, here, there, to_remember[:, 1:]),
+            self._store(state, x, here, there, to_remember[:, 1:-1]),
             torch.cat([critic_held, actor_held], 1).detach(),
             action_features(self.agent.actions, action, self.outputs).to(logits.dtype),
             state.time + 1,
+            numbers,
+            kept,
         )
         return Step(action, logits, value, recalled, after)
 
@@ -185,7 +209,7 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
     def weights(self) -> dict[str, Tensor]:
         """The parameters by their names in JAX, for ``from_torch`` and ``save_weights``."""
         learned = {name: parameter.detach().clone() for name, parameter in self.named_parameters()}
-        return learned | {name: tensor.clone() for name, tensor in self.scales.items()}
+        return learned | {name: tensor.clone() for name, tensor in self.beside.items()}
 
     @torch.no_grad()
     def _store(self, state: GeneralState, x: Tensor, here: Tensor, there: Tensor, u: Tensor) -> kernel.State:
@@ -206,6 +230,8 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         checks.tensor("the state's units", state.units, (batch, 4, self.agent.units.units), like, of=of)
         checks.tensor("the state's previous", state.previous, (batch, self.outputs), like, of=of)
         checks.tensor("the state's time", state.time, (batch,), like, of=of, dtype=torch.int64)
+        checks.tensor("the state's numbers", state.numbers, (batch, self.agent.actions.draws), like, of=of)
+        checks.tensor("the state's kept", state.kept, (batch,), like, of=of, dtype=torch.bool)
         if done is not None:
             checks.tensor("done", done, (batch,), like, of=of, dtype="any")
 
@@ -217,4 +243,6 @@ def _begun(state: GeneralState, when: Tensor) -> GeneralState:
         torch.where(when[:, None, None], 0.0, state.units),
         torch.where(when[:, None], 0.0, state.previous),
         torch.where(when, 0, state.time),
+        state.numbers,
+        state.kept,
     )

@@ -27,8 +27,8 @@ _SUM = "recollect.sha256"
 def to_torch(agent_state: Any) -> dict[str, Tensor]:
     """The parameters of any of recollect's agents as tensors by name.
 
-    Those of ``GeneralActorCritic`` come with ``scales.…``: in what units it sees observations and counts returns,
-    without which its parameters mean nothing.
+    Those of ``GeneralActorCritic`` come with ``scales.…``, in what units it sees observations and counts returns,
+    without which its parameters mean nothing, and ``tried.…``, how episodes went by the way that chance was used.
 
     Args:
         agent_state: what ``agent.init`` and ``agent.step`` return, or ``learner.state()``.
@@ -50,10 +50,10 @@ def from_torch(tensors: Mapping[str, Tensor], agent_state: Any) -> Any:
     if bad:
         raise FileError(f"the parameters {', '.join(bad)} are not finite")
     learned = jax.tree.map(jnp.array, learned)
-    if not hasattr(agent_state, "scales"):
+    if not (beside := _beside(agent_state)):
         return agent_state._replace(params=learned)
-    scales = learned.pop("scales")
-    return agent_state._replace(params=type(agent_state.params)(**learned), scales=scales)
+    beside = {name: learned.pop(name) for name in beside}
+    return agent_state._replace(params=type(agent_state.params)(**learned), **beside)
 
 
 def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -63,14 +63,18 @@ def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
 
 
+def _beside(agent_state: Any) -> dict[str, Any]:
+    """What an agent has learned beside its parameters."""
+    return {name: getattr(agent_state, name) for name in ("scales", "tried") if hasattr(agent_state, name)}
+
+
 def _learned(agent_state: Any) -> Any:
-    """The parameters, and under ``scales`` the units of one that has them."""
+    """The parameters, and what has been learned beside them by its names."""
     if not hasattr(agent_state, "params"):
         kind = type(agent_state).__name__
         raise TypeError(f"agent_state must be what agent.init or learner.state() returns, got a {kind}")
-    if not hasattr(agent_state, "scales"):
-        return agent_state.params
-    return {**agent_state.params._asdict(), "scales": agent_state.scales}
+    beside = _beside(agent_state)
+    return {**agent_state.params._asdict(), **beside} if beside else agent_state.params
 
 
 def save_weights(path: Path | str, tensors: Mapping[str, Tensor], **metadata: str) -> Path:
