@@ -38,7 +38,7 @@ class Block(NamedTuple):
         for at in range(0, len(self.places) - k + 1, k):
             own = self.places[at : at + k]
             if len(set(own.tolist())) == k:
-                order = np.argsort(own)
+                order = own.argsort()
                 return own[order], self.weights[at : at + k][order]
         return None
 
