@@ -250,7 +250,7 @@ def _json_reader(piece: Piece, columns: list[str] | None, number: str | None, so
     with contextlib.nullcontext(source) if source else pa.input_stream(piece.path) as stream:
         head = stream.read(TEXT_BLOCK)
     is_all = len(head) < TEXT_BLOCK
-    first = head if is_all else head[: head.rfind(b"\n") + 1]
+    first = head if is_all else head[: head.rfind(b"\n") + 1] or head
     try:
         reader = opened(pa.BufferReader(first), schema)
     except pa.ArrowInvalid as error:  # a column of several types may be one that nobody asked for
