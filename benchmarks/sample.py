@@ -1,14 +1,20 @@
-"""``recollect sample`` beside reading, beside itself with two workers, and beside Apache DataSketches, in one run.
+"""``recollect sample`` beside reading, and beside Apache DataSketches, in one run; and one worker beside two.
 
-    python benchmarks/sample.py --rows 96000000 --out benchmarks/sample.json
+    python benchmarks/sample.py --out benchmarks/sample.json
+    python benchmarks/sample.py --workers parquet --out benchmarks/sample.json
 
 Reading: pyarrow reads the weight column of the same Parquet files, as a table (``read_table``) and in batches that
 are thrown away at once (``batches``), on one thread; one worker samples them. Times are the processor time of the
-process, which other work on the machine changes less than the clock. Two workers are compared with one by the clock,
-which needs an idle machine; beside them is what the machine allows: two processes at once, each of which does all of
-one worker's work and shares nothing with the other, over one of them alone. Rounds take turns; a ratio is that of two
-times of one round, and the median over rounds is shown with the least and the largest. The load of the machine is
-shown as well. DataSketches: one call an item, which is all that its package offers.
+process, which other work on the machine changes less than the clock. DataSketches: one call an item, which is all that
+its package offers.
+
+``--workers`` compares two workers with one by the clock instead, which needs an idle machine, on files large enough
+for one worker to take seconds. Beside them are two threads over one that read the same columns and throw them away,
+and what the machine allows: two processes at once, each of which does all of one worker's work and shares nothing with
+the other, over one of them alone. Reading is the bound where two readers gain less than two processes that sample.
+
+Rounds take turns; a ratio is that of two times of one round, and the median over rounds is shown with the least and
+the largest. The load of the machine is shown as well. ``--out`` keeps what it has of the other commands.
 """
 
 import argparse
@@ -22,7 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,28 +37,73 @@ import pyarrow.parquet as pq
 
 from recollect.reservoir import pieces, scans, stages, tables
 
-FILES = 4
+FILES, SIZES = 4, (1_000, 10_000)
 BOTH = "read_table, both columns"
-KINDS = ("price", "csv")  # of files, for two workers
+
+
+class Kind(NamedTuple):
+    """Files that two workers share: how one is written, and what is sampled from them."""
+
+    rows: int  # of all files
+    write: Callable[[Path, np.ndarray], None]
+    ending: str
+    n: int = 1_000
+    where: tuple[tuple[str, str, str], ...] = ()
+
+
+def _parquet(path: Path, price: np.ndarray) -> None:
+    pq.write_table(pa.table({"price": price}), path, row_group_size=1 << 20)
+
+
+def _zstd(path: Path, price: np.ndarray) -> None:
+    pq.write_table(pa.table({"price": price.round(2)}), path, row_group_size=1 << 20, compression="zstd")
+
+
+def _with_shop(path: Path, price: np.ndarray) -> None:
+    columns = {"price": price.round(2), "shop": np.arange(len(price)) * 7919 % 50}
+    pq.write_table(pa.table(columns), path, row_group_size=1 << 20)
+
+
+def _csv(path: Path, price: np.ndarray) -> None:
+    pa.csv.write_csv(pa.table({"price": price}), path)
+
+
+def _jsonl(path: Path, price: np.ndarray) -> None:
+    path.write_text("".join(f'{{"price": {x!r}}}\n' for x in price.tolist()), encoding="utf-8")
+
+
+KINDS = {
+    "parquet": Kind(512_000_000, _parquet, "parquet"),
+    "parquet-10000": Kind(512_000_000, _parquet, "parquet", 10_000),
+    "parquet-small": Kind(96_000_000, _parquet, "parquet"),
+    "zstd": Kind(384_000_000, _zstd, "parquet"),
+    "where": Kind(96_000_000, _with_shop, "parquet", where=(("shop", "<", "25"),)),
+    "csv": Kind(24_000_000, _csv, "csv"),
+    "jsonl": Kind(8_000_000, _jsonl, "jsonl"),
+}
 
 
 def write(folder: Path, rows: int) -> dict[str, list[str]]:
-    """Files of prices alone, one of prices beside an id, and CSV of fewer rows."""
+    """Files of prices alone, and one of prices beside an id."""
     rng = np.random.default_rng(0)
-    found: dict[str, list[str]] = {"price": [], "price and id": [], "csv": []}
+    found: dict[str, list[str]] = {"price": [], "price and id": [str(folder / "price-and-id.parquet")]}
     for k in range(FILES):
         price = rng.lognormal(3.0, 1.0, rows // FILES)
-        ways = {"price": {"price": price}} | (
-            {} if k else {"price and id": {"price": price, "id": np.arange(len(price))}}
-        )
-        for kind, columns in ways.items():
-            path = folder / f"{kind.replace(' ', '-')}-{k}.parquet"
-            pq.write_table(pa.table(columns), path, row_group_size=1 << 20)
-            found[kind].append(str(path))
-        path = folder / f"price-{k}.csv"
-        pa.csv.write_csv(pa.table({"price": price[: len(price) // 8]}), path)
-        found["csv"].append(str(path))
+        _parquet(folder / f"price-{k}.parquet", price)
+        found["price"].append(str(folder / f"price-{k}.parquet"))
+        if not k:
+            columns = {"price": price, "id": np.arange(len(price))}
+            pq.write_table(pa.table(columns), found["price and id"][0], row_group_size=1 << 20)
     return found
+
+
+def write_kind(folder: Path, kind: Kind) -> list[str]:
+    """Twice as many files, since a text file is one worker's."""
+    rng = np.random.default_rng(0)
+    paths = [folder / f"{k}.{kind.ending}" for k in range(2 * FILES)]
+    for path in paths:
+        kind.write(path, rng.lognormal(3.0, 1.0, kind.rows // len(paths)))
+    return [str(path) for path in paths]
 
 
 def read_table(paths: list[str], columns: tuple[str, ...] | list[str] = ("price",)) -> None:
@@ -69,12 +120,25 @@ def read_batches(paths: list[str]) -> None:
                 pass
 
 
-def sample(paths: list[str], n: int, jobs: int) -> None:
+def sample(paths: list[str], n: int, jobs: int, where: tuple[tuple[str, str, str], ...] = ()) -> None:
     """All of ``recollect sample`` but for the command line and the output file."""
     parts = [piece for path in paths for piece in tables.pieces_of(path)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        options = stages.Options(tables.Select("price"))
+        options = stages.Options(tables.Select("price", where))
         pieces.sample(parts, options, n, 0, pool.submit, cache=scans.Cache(1 << 30))
+
+
+def read(paths: list[str], jobs: int, where: tuple[tuple[str, str, str], ...]) -> None:
+    """The columns that ``sample`` looks at, piece by piece in batches that are thrown away, by so many threads."""
+    select = tables.Select("price", where)
+
+    def one(piece: tables.Piece) -> None:
+        for _ in tables.batches(piece, select.columns, select.weight):
+            pass
+
+    parts = [piece for path in paths for piece in tables.pieces_of(path)]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, parts))
 
 
 Times = dict[str, list[float]]
@@ -95,12 +159,12 @@ def in_turns(runs: dict[str, Callable[[], Any]], clock: Callable[[], float], rou
 class Twins:
     """Two processes, each of which samples the same files with one worker whenever it is told to."""
 
-    def __init__(self, paths: list[str], n: int):
+    def __init__(self, paths: list[str], kind: Kind):
         context = multiprocessing.get_context("spawn")
         self.ends = []
         for _ in range(2):
             here, there = context.Pipe()
-            context.Process(target=_twin, args=(there, paths, n), daemon=True).start()
+            context.Process(target=_twin, args=(there, paths, kind.n, kind.where), daemon=True).start()
             self.ends.append(here)
 
     def run(self, number: int) -> None:
@@ -116,9 +180,9 @@ class Twins:
             end.send(False)
 
 
-def _twin(end: Any, paths: list[str], n: int) -> None:
+def _twin(end: Any, paths: list[str], n: int, where: tuple[tuple[str, str, str], ...]) -> None:
     while end.recv():
-        sample(paths, n, 1)
+        sample(paths, n, 1, where)
         end.send(None)
 
 
@@ -143,56 +207,83 @@ def sketches(rows: int, n: int) -> dict[str, float]:
     return found
 
 
-def main() -> None:
-    """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=96_000_000)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("-n", type=int, default=1_000)
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
-    if importlib.util.find_spec("datasketches") is None:
-        parser.error("DataSketches is measured beside it: pip install datasketches")
+def beside_reading(rows: int, rounds: int) -> dict[str, Any]:
+    """One worker, pyarrow and DataSketches, by processor time."""
     with tempfile.TemporaryDirectory() as here:
-        files = write(Path(here), args.rows)
+        files = write(Path(here), rows)
         runs: dict[str, Callable[[], Any]] = {
             "read_table": lambda: read_table(files["price"]),
             "batches": lambda: read_batches(files["price"]),
         }
-        for n in (args.n, 10 * args.n):
-            runs[f"sample n={n}"] = lambda n=n: sample(files["price"], n, 1)
-        other = f"sample n={args.n}, another column"
-        runs[other] = lambda: sample(files["price and id"], args.n, 1)
+        sampled = [f"sample n={n}" for n in SIZES]
+        for n, name in zip(SIZES, sampled, strict=True):
+            runs[name] = lambda n=n: sample(files["price"], n, 1)
+        other = f"sample n={SIZES[0]}, another column"
+        runs[other] = lambda: sample(files["price and id"], SIZES[0], 1)
         runs[BOTH] = lambda: read_table(files["price and id"], ["price", "id"])
-        processor = in_turns(runs, time.process_time, args.rounds)
-        clocks: dict[str, Callable[[], Any]] = {}
-        pairs = {kind: Twins(files[kind], args.n) for kind in KINDS}
-        for kind, twins in pairs.items():
-            for number in (1, 2):
-                clocks[f"{kind}, {number}"] = lambda kind=kind, number=number: sample(files[kind], args.n, number)
-                clocks[f"{kind}, twins, {number}"] = lambda twins=twins, number=number: twins.run(number)
-        clock = in_turns(clocks, time.perf_counter, args.rounds)
-        for twins in pairs.values():
-            twins.stop()
-    sampled = [f"sample n={n}" for n in (args.n, 10 * args.n)]
-    sizes = {name: args.rows // FILES if "column" in name else args.rows for name in processor}
-    found = {
-        "rows": args.rows,
-        "rows_with_another_column": args.rows // FILES,
-        "rounds": args.rounds,
+        taken = in_turns(runs, time.process_time, rounds)
+    sizes = {name: rows // FILES if "column" in name else rows for name in taken}
+    return {
+        "rows": rows,
+        "rows_with_another_column": rows // FILES,
+        "rounds": rounds,
         "load": os.getloadavg(),
-        "nanoseconds_a_row": {name: float(np.median(taken)) / sizes[name] * 1e9 for name, taken in processor.items()},
-        "read_table_over_sampling": {name: ratio(processor["read_table"], processor[name]) for name in sampled},
-        "batches_over_sampling": {name: ratio(processor["batches"], processor[name]) for name in sampled},
-        "read_table_over_sampling, both columns": ratio(processor[BOTH], processor[other]),
-        "two_workers_over_one": {k: ratio(clock[f"{k}, 1"], clock[f"{k}, 2"]) for k in KINDS},
-        "two_processes_that_share_nothing_over_one": {
-            k: [2 * x for x in ratio(clock[f"{k}, twins, 1"], clock[f"{k}, twins, 2"])] for k in KINDS
-        },
-        "seconds_of_one_worker": {k: float(np.median(clock[f"{k}, 1"])) for k in KINDS},
-        "datasketches_nanoseconds_an_item": sketches(1_000_000, args.n),
+        "nanoseconds_a_row": {name: float(np.median(own)) / sizes[name] * 1e9 for name, own in taken.items()},
+        "read_table_over_sampling": {name: ratio(taken["read_table"], taken[name]) for name in sampled},
+        "batches_over_sampling": {name: ratio(taken["batches"], taken[name]) for name in sampled},
+        "read_table_over_sampling, both columns": ratio(taken[BOTH], taken[other]),
+        "datasketches_nanoseconds_an_item": sketches(1_000_000, SIZES[0]),
     }
-    print(json.dumps(found, indent=1))
+
+
+def two_over_one(kind: Kind, rounds: int) -> dict[str, Any]:
+    """Two workers, two readers and two processes over one of each, by the clock."""
+    with tempfile.TemporaryDirectory() as here:
+        paths = write_kind(Path(here), kind)
+        os.sync()  # what was written does not go to the disk meanwhile
+        twins = Twins(paths, kind)
+        runs: dict[str, Callable[[], Any]] = {}
+        for number in (1, 2):
+            runs[f"sample {number}"] = lambda number=number: sample(paths, kind.n, number, kind.where)
+        for number in (1, 2):
+            runs[f"read {number}"] = lambda number=number: read(paths, number, kind.where)
+        for number in (1, 2):
+            runs[f"twins {number}"] = lambda number=number: twins.run(number)
+        taken = in_turns(runs, time.perf_counter, rounds)
+        twins.stop()
+    return {
+        "rows": kind.rows,
+        "n": kind.n,
+        "rounds": rounds,
+        "load": os.getloadavg(),
+        "seconds_of_one_worker": float(np.median(taken["sample 1"])),
+        "seconds_of_one_reader": float(np.median(taken["read 1"])),
+        "two_workers_over_one": ratio(taken["sample 1"], taken["sample 2"]),
+        "two_readers_over_one": ratio(taken["read 1"], taken["read 2"]),
+        "two_processes_that_share_nothing_over_one": [2 * x for x in ratio(taken["twins 1"], taken["twins 2"])],
+    }
+
+
+def main() -> None:
+    """Print what was asked for, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=96_000_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--workers", choices=KINDS, help="compare two workers with one on these files instead")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    before = json.loads(args.out.read_text(encoding="utf-8")) if args.out is not None and args.out.exists() else {}
+    workers = before.get("workers", {})
+    if args.workers is not None:
+        workers |= {args.workers: two_over_one(KINDS[args.workers], args.rounds)}
+        print(json.dumps(workers[args.workers], indent=1))
+        found = before | {"workers": workers}
+    else:
+        if importlib.util.find_spec("datasketches") is None:
+            parser.error("DataSketches is measured beside it: pip install datasketches")
+        found = beside_reading(args.rows, args.rounds)
+        print(json.dumps(found, indent=1))
+        found |= {"workers": workers}
     if args.out is not None:
         args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

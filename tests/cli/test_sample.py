@@ -1,5 +1,6 @@
 """``recollect sample``: every format the same rows, every number of workers the same bytes; bad rows; resuming."""
 
+import gzip
 import io
 import json
 import math
@@ -224,6 +225,32 @@ def test_a_column_that_changes_its_type_can_be_left_out(tmp_path, capsys, monkey
     assert "column #1" in said and "invalid value 'A'" in said and "--columns leaves out one that changes" in said
     run(path, "--uniform", "-n", 5, "--columns", "id")
     assert "--columns" not in refused(capsys, path, "--weight", "code", "-n", 5)  # the weight cannot be left out
+
+
+@pytest.mark.parametrize("block", [1 << 12, 1 << 22])  # of a file of 100 kB: its types show in its beginning, or in all
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "-"])
+def test_json_lines_of_mixed_types_can_be_left_out(tmp_path, capsys, monkeypatch, kind, block):
+    """A column that is now a number, now a word or a list, at once or later on; also packed, and standard input."""
+    rows = [{"id": k, "w": 1.0 + k % 7, "x": [1, "a", [2]][k % 3], "y": k if k < 2000 else "b"} for k in range(3000)]
+    path, words = tmp_path / f"mixed.{kind}", ["--weight", "w", "--where", "w > 2", "-n", 50]
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode().rstrip()
+    packed = gzip.compress(text[:40_000]) + gzip.compress(text[40_000:])  # of two members
+    path.write_bytes(packed if kind == "jsonl.gz" else text)
+    monkeypatch.setattr(tables, "TEXT_BLOCK", block)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    files = ["-", "--format", "jsonl"] if kind == "-" else [path]
+    run(*files, *words, "--columns", "id", "--out", tmp_path / "out.jsonl")
+    drawn = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(drawn) == 50 and all(rows[row["id"]]["w"] > 2 for row in drawn)
+    if kind != "-":
+        said = refused(capsys, *files, *words)
+        assert "Column(/x) changed from number to string" in said and "--columns leaves out one that changes" in said
+        assert "Column(/x) changed from number to string" in refused(capsys, *files, *words, "--columns", "id,x")
+        assert "no column 'z'; there are id, w, x, y" in refused(capsys, *files, *words, "--columns", "id,z")
+        run(*files, "--uniform", "-n", 3000, "--columns", "w", "--out", tmp_path / "all.parquet")
+        assert pq.read_table(tmp_path / "all.parquet")["w"].to_pylist() == [row["w"] for row in rows]
+        (tmp_path / "cut.jsonl").write_text('{"w": 1}\n{"w": \n')
+        assert "JSON parse error" in refused(capsys, tmp_path / "cut.jsonl", *words, "--columns", "w")
 
 
 def test_conditions(table, tmp_path):

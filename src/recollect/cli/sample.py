@@ -206,8 +206,10 @@ def _check_columns(args: argparse.Namespace, parts: list[Any], select: Any) -> N
     """Refuse columns that cannot be read, added up or written before the rows are read, not after."""
     from recollect.reservoir import tables
 
-    schemas = ((piece.path, tables.schema_of(piece)) for piece in parts)
-    path, schema = next((found for found in schemas if found[1].names), (parts[0].path, tables.schema_of(parts[0])))
+    chosen = None if args.columns is None else tuple(dict.fromkeys([*select.columns, *args.columns]))
+    # What is left out of JSON lines may be of several types, and the lines then have no schema as a whole.
+    schemas = ((p.path, tables.schema_of(p, chosen if p.format == "jsonl" else None)) for p in parts)
+    path, schema = next((found for found in schemas if found[1].names), (parts[0].path, tables.pyarrow().schema([])))
     _check_schema(args, schema, path, select)
 
 

@@ -21,7 +21,7 @@ _FIELDS = {  # of the results of each stage, at least
     "pilot": {"places", "numbers", "share"},
     "survey": {"rows", "places", "numbers"},
     "count": {"first", "mass"},
-    "draw": {"positions", "weights", "table"},
+    "draw": {"positions", "weights"},
 }
 _STAGE = re.compile(r"(pilot|survey|count-[0-9]+|draw)-[0-9]+\.npz")
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # what a crash leaves of a file that was being written

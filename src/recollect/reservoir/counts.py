@@ -137,12 +137,17 @@ def _cut(mass):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _joined(a, b):
+    return _cut(_convolve(a, b))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _with_block(mass, block):
     """The vector with the items of a block joined to it, and what was cut off in front; the block is then empty."""
     if block[SUM] == 0.0:
         return mass, 0
     degree = 12 if block[SUM] <= passes.FULL_FOR_12 else 16 if block[SUM] <= passes.FULL_FOR_16 else passes.DEGREE
-    grown, cut = _cut(_convolve(mass, passes._block_polynomial(block, degree)))
+    grown, cut = _joined(mass, passes._block_polynomial(block, degree))
     block[SUM:] = 0.0
     block[POLYNOMIAL] = 1.0
     return grown, cut
@@ -251,7 +256,7 @@ def count_checked(weights: np.ndarray, log_theta: float) -> tuple[Counts, float,
 
 def joined(a: Counts, b: Counts) -> Counts:
     """The vector of two disjoint parts together."""
-    mass, cut = _cut(_convolve(a.mass, b.mass))
+    mass, cut = _joined(a.mass, b.mass)
     return Counts(a.first + b.first + cut, mass)
 
 

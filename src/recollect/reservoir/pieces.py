@@ -210,7 +210,7 @@ def _assembled(
         p[~sure] = counts.inclusion_probabilities(whole, log_theta, log_weights[~sure], size)
     else:
         p = np.ones(len(log_weights))
-    parts = [pa.ipc.open_stream(pa.py_buffer(found["table"])).read_all() for found in drawn if len(found["positions"])]
+    parts = [stages.table_of(found, options.select.weight) for found in drawn if len(found["positions"])]
     try:
         table = pa.concat_tables(parts or _no_rows(pieces, options), promote_options="permissive")
     except pa.ArrowException as error:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from recollect.reservoir import counts
 from recollect.reservoir.counts import Tree
@@ -35,12 +36,18 @@ class Block(NamedTuple):
 
     def rows(self, k: int) -> tuple[np.ndarray, np.ndarray] | None:
         """The places and weights of k rows by the product law, in rising order, if so many were drawn beforehand."""
-        for at in range(0, len(self.places) - k + 1, k):
-            own = self.places[at : at + k]
-            if len(set(own.tolist())) == k:
-                order = np.argsort(own)
-                return own[order], self.weights[at : at + k][order]
-        return None
+        places, weights = _first_different(self.places, self.weights, k)
+        return (places, weights) if len(places) else None
+
+
+@njit(cache=True, error_model="numpy")  # too short to let go of Python's lock, as NumPy's sorting does
+def _first_different(places, weights, k):
+    for at in range(0, len(places) - k + 1, k):
+        order = at + np.argsort(places[at : at + k])
+        own = places[order]
+        if np.all(own[1:] > own[:-1]):
+            return own, weights[order]
+    return places[:0], weights[:0]
 
 
 class Scan(NamedTuple):

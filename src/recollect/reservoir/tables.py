@@ -3,7 +3,9 @@
 pyarrow comes with ``recollect[tables]`` and is imported where it is used.
 """
 
+import contextlib
 import functools
+import json
 import os
 import re
 import sys
@@ -187,7 +189,7 @@ def batches(
     try:
         yield from _batches(piece, columns, number, source, rows or BATCH)
     except (pa.ArrowException, OSError) as error:
-        way = _WAY_OUT if columns is None and "CSV conversion error" in str(error) else ""
+        way = _WAY_OUT if columns is None and re.search("CSV conversion error|Column.* changed", str(error)) else ""
         raise RecollectError(f"{piece.path}: {_first_line(error)}{way}") from error
     except KeyError as error:
         raise RecollectError(f"{piece.path}: no column {error.args[0]!r}") from error
@@ -216,14 +218,7 @@ def _text_reader(piece: Piece, columns: list[str] | None, number: str | None, so
     import pyarrow as pa
 
     if piece.format == "jsonl":
-        from pyarrow import json
-
-        schema = pa.schema([(number, pa.float64())]) if number else None
-        return json.open_json(
-            source or piece.path,
-            read_options=json.ReadOptions(use_threads=False, block_size=TEXT_BLOCK),
-            parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
-        )
+        return _json_reader(piece, columns, number, source)
     from pyarrow import csv
 
     types = {number: pa.float64()} if number else {}
@@ -237,6 +232,57 @@ def _text_reader(piece: Piece, columns: list[str] | None, number: str | None, so
         parse_options=csv.ParseOptions(delimiter="\t" if piece.format == "tsv" else ",", newlines_in_values=True),
         convert_options=csv.ConvertOptions(column_types=types, include_columns=columns),
     )
+
+
+def _json_reader(piece: Piece, columns: list[str] | None, number: str | None, source: Any) -> Any:
+    """Of given columns the first rows tell the types; others are passed over, and may hold whatever they like."""
+    import pyarrow as pa
+    from pyarrow import json as lines
+
+    def opened(stream: Any, schema: Any, others: str = "infer") -> Any:
+        options = lines.ReadOptions(use_threads=False, block_size=TEXT_BLOCK)
+        parsing = lines.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
+        return lines.open_json(stream, read_options=options, parse_options=parsing)
+
+    schema = pa.schema([(number, pa.float64())] if number else [])
+    if columns is None:
+        return opened(source or piece.path, schema)
+    with contextlib.nullcontext(source) if source else pa.input_stream(piece.path) as stream:
+        head = stream.read(TEXT_BLOCK)
+    is_all = len(head) < TEXT_BLOCK
+    first = head if is_all else head[: head.rfind(b"\n") + 1] or head
+    try:
+        reader = opened(pa.BufferReader(first), schema)
+    except pa.ArrowInvalid as error:  # a column of several types may be one that nobody asked for
+        reader = opened(pa.BufferReader(_with_columns(first, columns, piece.path, error)), schema)
+    if is_all:
+        return reader
+    require(reader.schema.names, columns, piece.path)
+    schema = pa.schema([reader.schema.field(name) for name in columns])
+    return opened(_Continued(head, source) if source else piece.path, schema, "ignore")
+
+
+def _with_columns(lines: bytes, columns: list[str], path: str, error: Exception) -> bytes:
+    """JSON lines with nothing but some columns; ``error`` if they are no JSON."""
+    try:
+        rows = [dict(json.loads(line)) for line in lines.splitlines() if line.strip()]
+    except (ValueError, TypeError):
+        raise error from None
+    require(list(dict.fromkeys(name for row in rows for name in row)), columns, path)
+    return "\n".join(json.dumps({name: row[name] for name in columns if name in row}) for row in rows).encode()
+
+
+class _Continued:
+    """A stream whose beginning was read already."""
+
+    closed = False
+
+    def __init__(self, head: bytes, rest: Any):
+        self.head, self.rest = head, rest
+
+    def read(self, size: int) -> bytes:
+        found, self.head = self.head[:size], self.head[size:]
+        return found or self.rest.read(size)
 
 
 def _chosen(batch: Any, columns: list[str]) -> Any:
