@@ -10,7 +10,7 @@ import time
 from recollect import cli
 from recollect.store import checkpoints, run_folders
 from reliability import commands
-from reliability.commands import finish, real, wait_for
+from reliability.commands import real, wait_for
 from reliability.standin import outcome
 
 SMALL = ("reproduce", "fig3", "--seeds", 2, "--episodes", 6000)
@@ -32,7 +32,7 @@ def test_killed_at_100_random_moments(tmp_path):
 def test_the_real_trainer_killed_and_resumed(tmp_path):
     """The command itself, compiled loop and compiled baseline, killed three times where it saves all the time."""
     rng, whole, run = random.Random(0), tmp_path / "whole", tmp_path / "run"
-    finish(real(*SMALL, "--out", whole))
+    assert cli.main([*map(str, SMALL), "--out", str(whole)]) == 0
     for kill in range(3):
         arguments = (*SMALL, "--out", run) if kill == 0 else ("resume", run)
         process = real(*arguments, "--checkpoint-every", "0.01")
@@ -45,7 +45,7 @@ def test_the_real_trainer_killed_and_resumed(tmp_path):
         assert commands.read_json(run / "status.json")["status"] == "running"
         assert run_folders.summary(run)["status"] == "stopped"
         assert [fault for _, fault in run_folders.verify(run) if fault] == []
-    finish(real("resume", run))
+    assert cli.main(["resume", str(run)]) == 0
     assert outcome(run) == outcome(whole)
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
     assert (run / "verdict.json").read_bytes() == (whole / "verdict.json").read_bytes()
