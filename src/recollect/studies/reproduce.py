@@ -65,7 +65,7 @@ def resume(
     executor: Executor | None = None,
     say: Say = lambda text: None,
 ) -> Plan:
-    """Go on with a run from its newest checkpoints, bit for bit; what cannot be is refused before anything changes.
+    """Resume a run from its newest checkpoints, bit for bit; what cannot be is refused before anything changes.
 
     Args:
         path: the run folder.

@@ -88,7 +88,7 @@ def text_of(vector: np.ndarray) -> str:
 
 
 def lines(moments: list[Moment]) -> tuple[list[str], list[list[str]]]:
-    """The episode as a table: a column a slot, with the step it holds, its weight and the query's probability."""
+    """The episode as a table: one column per slot, with the step it holds, its weight and the query's probability."""
     n = len(moments[0].weights)
     columns = ["t", "state", *(f"slot {k}: t, weight, query" for k in range(n)), "recalled", "action", "reward"]
     rows = []
