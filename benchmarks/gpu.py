@@ -102,6 +102,10 @@ WAYS = {
     "100, 168 registers": {"written_out": (100, 8), "registers": 168},
     "100, 128 registers": {"written_out": (100, 8), "registers": 128},
     "300, 128 registers": {"registers": 128},
+    "100, 64 registers": {"written_out": (100, 8), "registers": 64},
+    "300, 64 registers": {"registers": 64},
+    "100, 48 registers": {"written_out": (100, 8), "registers": 48},
+    "100, 32 registers": {"written_out": (100, 8), "registers": 32},
 }
 """Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
 

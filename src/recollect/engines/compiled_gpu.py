@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 FULL = 256
 """Threads of a step that a processor of a GPU holds, if each has all the registers that it wants."""
 
-CROWDED = {"registers": 128, "written_out": (100, 8)}
-"""For more runs than that: half the registers, so that twice as many threads hide one another's waiting."""
+CROWDED = {"registers": 64, "written_out": (100, 8)}
+"""For more runs than that: a quarter of the registers, so that four times the threads hide one another's waiting."""
 
 FEWEST = 4096
 """Runs from which on a GPU is taken without being asked for: a thread is slow, there are only many of them."""

@@ -1,3 +1,5 @@
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from engines.compiler.compared import compare
 from recollect import engines, prng
 from recollect.engines.compiler import Unsupported
+from recollect.engines.compiler.rules import RULES
 
 EDGES = np.array(
     [0.0, -0.0, 1.0, -1.0, 0.5, -0.3, 2.0, -7.5, 1e-3, 88.0, -90.0, 1e10, -1e10, np.inf, -np.inf, np.nan], np.float32
@@ -284,3 +287,36 @@ def test_what_cannot_be_compiled_is_named(function, like, names):
     with pytest.raises(Unsupported) as refused:
         engines.compile(lambda s, x: (s, function(x)), np.zeros((), np.float32), like)
     assert names in str(refused.value)
+
+
+class Otherwise:
+    """An equation of a scan as later releases of JAX write it."""
+
+    def __init__(self, equation):
+        old = equation.params
+        n, m = old["num_consts"], old["num_carry"]
+        tree = types.SimpleNamespace(unpack=lambda: ([None] * n, [None] * m, [None] * (len(equation.invars) - n - m)))
+        self.params = {k: v for k, v in old.items() if k not in ("num_consts", "num_carry")} | {"ft_in": tree}
+        self.outvars, self.primitive = equation.outvars, equation.primitive
+
+
+def _summed(x):
+    return jax.lax.scan(lambda c, row: (c * x[0, 0] + row, c), x[0], x)
+
+
+@pytest.mark.skipif(
+    "num_consts" not in jax.make_jaxpr(_summed)(jnp.zeros((9, 2))).eqns[-1].params, reason="a later JAX"
+)
+def test_a_scan_as_later_releases_of_jax_write_it(monkeypatch):
+    known = RULES["scan"]
+    monkeypatch.setitem(RULES, "scan", lambda graph, e, x: known(graph, Otherwise(e), x))
+    compare(_summed, *[(x,) for x in _rows((9, 2))])
+
+
+def test_an_equation_that_another_jax_writes_otherwise_is_named(monkeypatch):
+    def lacking(graph, equation, x):
+        return equation.params["of_another_release"]
+
+    monkeypatch.setitem(RULES, "tanh", lacking)
+    with pytest.raises(Unsupported, match=r"'tanh' without 'of_another_release', as JAX"):
+        engines.compile(lambda s, x: (s, jnp.tanh(x)), np.zeros((), np.float32), np.zeros(2, np.float32))

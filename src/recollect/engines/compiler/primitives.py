@@ -1,6 +1,6 @@
 """From a jaxpr to the graph: a rule for each primitive, calls inlined, derivatives already expanded by JAX."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -41,7 +41,7 @@ def _evaluate(graph: Graph, jaxpr: Any, consts: Sequence[Any], args: Sequence[No
             if function is None:
                 raise Unsupported(f"the primitive {name!r}")
             octets.check(equation)
-            results = function(graph, equation, [read(v) for v in equation.invars])
+            results = _applied(function, graph, equation, [read(v) for v in equation.invars])
         except Unsupported as error:
             if "\n" in str(error):
                 raise
@@ -52,6 +52,18 @@ def _evaluate(graph: Graph, jaxpr: Any, consts: Sequence[Any], args: Sequence[No
             results = [octets.cut(graph, n, v.aval) for n, v in zip(results, equation.outvars, strict=True)]
         known.update(zip(equation.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+def _applied(function: Any, graph: Graph, equation: Any, x: list[Node]) -> Any:
+    """What a rule makes of an equation; one that another release of JAX writes in another way is not known."""
+    try:
+        return function(graph, equation, x)
+    except KeyError as error:
+        if not isinstance(missing := error.args[0], str) or missing in equation.params:
+            raise
+        raise Unsupported(
+            f"{equation.primitive.name!r} without {missing!r}, as JAX {jax.__version__} writes it"
+        ) from None
 
 
 def _raw(value: Any) -> np.ndarray:
@@ -109,10 +121,19 @@ def _cond(graph: Graph, e: Any, x: list[Node]) -> Any:
     return results
 
 
+def _scan_sizes(p: Mapping[str, Any]) -> tuple[int, int]:
+    """How many inputs of a scan stay the same and how many are carried along; JAX 0.11 and later tell it as a tree."""
+    if "ft_in" in p:
+        fixed, carried, _ = p["ft_in"].unpack()
+        return len(fixed), len(carried)
+    return p["num_consts"], p["num_carry"]
+
+
 @rule("scan")
 def _scan(graph: Graph, e: Any, x: list[Node]) -> Any:
     p = e.params
-    consts, carries, length = p["num_consts"], p["num_carry"], p["length"]
+    consts, carries = _scan_sizes(p)
+    length = p["length"]
     fixed, carry, xs = x[:consts], x[consts : consts + carries], x[consts + carries :]
     if length <= UNROLLED_SCAN:
         rows: list[list[Node]] = []
