@@ -12,7 +12,9 @@ that tier, ``make test`` all that the machine can, but for the further clusters 
 
 import gc
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jaxlib.version
@@ -34,6 +36,7 @@ if jaxlib.version.__version_info__[:2] == (0, 10):  # XLA ends the process at a 
     flags = ["--xla_backend_optimization_level=0", *(f"--xla_cpu_{flag}" for flag in quickly)]
     os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
+ENGINES = Path(__file__).parent / "engines"
 TIERS = ("slow", "ray", "gpu", "browser")
 FIRST = ("test_package.py", "test_ray.py", "test_recipes.py", "test_kill.py", "test_docs.py", "test_examples.py")
 """Files whose tests wait for other processes for long: begun first, they do not keep the last worker waiting."""
@@ -47,8 +50,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _code_as_it_stands(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Beyond the tests of the engines themselves LLVM optimises nothing either: the same bits, in a fifth of the time.
+
+    ``tests/engines/compiler/test_steps.py`` holds that they are the same.
+    """
+    from recollect.engines import compiled
+    from recollect.engines.compiler.program import Program
+
+    compile_program = Program.__init__
+
+    def quickly(self: Program, step: Any, lanes: int = 1, shared: Sequence[bool] = (), often: bool = True) -> None:
+        compile_program(self, step, lanes, shared, often=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.is_relative_to(ENGINES):
+            compiled._program.cache_clear()  # what other tests in this process have compiled quickly
+        else:
+            patch.setattr(Program, "__init__", quickly)
+        yield
+
+
 def pytest_collection_finish() -> None:
     """What was imported stays, and need not be looked through for garbage again and again while JAX traces."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(1_000_000, 20, 50)

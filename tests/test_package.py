@@ -1,5 +1,6 @@
 """What is shipped: the wheel's contents, and a first use of it in an environment that has nothing else."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,8 +9,24 @@ from pathlib import Path
 
 import pytest
 
+import recollect
+
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
+
+COMMANDS = [
+    "envs recollect",
+    "train --env CartPole-v1 --steps 200 --set memory_size=2 --set hidden=4 --agent episodic --out cartpole",
+    "evaluate cartpole --episodes 3",
+    "inspect cartpole --limit 5",
+    "reproduce fig3 --episodes 25 --seeds 1 --no-baseline --out fig3",
+    "plot fig3",
+    "runs .",
+    "verify fig3",
+    "resume cartpole",
+    "bench reservoir --capacities 3 --items 20000",
+    "lab tune 1 --widths 2 --rates 4 --episodes 100",
+]
 
 
 def run(*command, cwd=ROOT, ok=True, **options):
@@ -37,7 +54,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert wheel.stat().st_size < 2_000_000
 
 
-def test_the_metadata_is_sound(built):
+def test_the_metadata_is_valid(built):
     run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir())
 
 
@@ -52,28 +69,17 @@ def test_an_empty_environment(built, tmp_path):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "JAX", "COV"))}
     pip = [sys.executable, "-m", "pip", "--python", bin_ / "python", "install", *quietly]
     run(*pip, f"{wheel}[plots]", env=clean)
-    clean["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path / "cache")  # from one command below to the next
-
-    def recollect(*words, **options):
-        return run(bin_ / "recollect", *words, cwd=tmp_path, env=clean, **options).stdout
-
-    assert (
-        recollect("--version").strip()
-        == "recollect " + run(sys.executable, "-c", "import recollect; print(recollect.__version__)").stdout.strip()
-    )
-    assert "recollect/TMaze-v0" in recollect("envs", "recollect")
-    small = ["--set", "memory_size=2", "--set", "hidden=4", "--agent", "episodic"]
-    recollect("train", "--env", "CartPole-v1", "--steps", "200", *small, "--out", "cartpole")
-    assert recollect("evaluate", "cartpole", "--episodes", "3").startswith("return ")
-    recollect("inspect", "cartpole", "--limit", "5")
+    version = run(bin_ / "recollect", "--version", cwd=tmp_path, env=clean).stdout.strip()
+    assert version == f"recollect {recollect.__version__}"
+    # The other commands in one process, which imports JAX once.
+    program = "import json, sys\nfrom recollect import cli\nfor words in json.load(sys.stdin):\n"
+    program += "    print('$', *words)\n    assert cli.main(words) == 0, words\n"
+    done = run(bin_ / "python", "-c", program, cwd=tmp_path, env=clean, input=json.dumps([c.split() for c in COMMANDS]))
+    printed = dict(part.split("\n", 1) for part in done.stdout.removeprefix("$ ").split("\n$ "))
+    assert list(printed) == COMMANDS
+    assert "recollect/TMaze-v0" in printed["envs recollect"]
+    assert printed["evaluate cartpole --episodes 3"].startswith("return ")
     assert (tmp_path / "cartpole" / "episode-0.png").stat().st_size > 10_000
-    recollect("reproduce", "fig3", "--episodes", "25", "--seeds", "1", "--no-baseline", "--out", "fig3")
-    recollect("plot", "fig3")
-    listed = recollect("runs", ".")
-    assert "finished" in listed and "cartpole" in listed
-    recollect("verify", "fig3")
-    recollect("resume", "cartpole")
-    recollect("bench", "reservoir", "--capacities", "3", "--items", "20000")
-    recollect("lab", "tune", "1", "--widths", "2", "--rates", "4", "--episodes", "100")
+    assert "finished" in printed["runs ."] and "cartpole" in printed["runs ."]
     refused = run(bin_ / "recollect", "benchmark", "memory", "--tasks", "nothing", cwd=tmp_path, env=clean, ok=False)
     assert refused.stderr.startswith("recollect: ") and refused.stderr.count("\n") == 1

@@ -150,9 +150,13 @@ def losses(agent, state, step):
 
 def from_scores(agent, state, step, entropy=0.0):
     """The direction the agent moves in: δ times the gradient of its score."""
-    delta = td_error(agent, doubles(state.params), state, step)
+    return _pulled(agent, state, jnp.float32(td_error(agent, doubles(state.params), state, step)), jnp.float32(entropy))
+
+
+@jax.jit
+def _pulled(agent, state, delta, entropy):
     _, pull = jax.vjp(lambda p: agent.scores(p, state.decision, state.memory), state.params)
-    return pull((jnp.float32(delta), jnp.float32(entropy)))[0]
+    return pull((delta, entropy))[0]
 
 
 def assert_close(found, expected, tolerance=2e-5):

@@ -82,9 +82,9 @@ def test_update_for_update_as_in_jax(example, n, law, estimator, distinct, surpr
         critic_start="random",
     )
     with jax.enable_x64(dtype == torch.float64):
-        one = agent.init(prng.key(n), size, actions)
-        one = jax.tree.map(lambda x: x.astype(real) if jnp.issubdtype(x.dtype, jnp.floating) else x, one)
-        states = jax.tree.map(lambda x: jnp.stack([x] * copies), one)
+        one = jax.tree.map(np.asarray, jax.jit(lambda: agent.init(prng.key(n), size, actions))())
+        one = jax.tree.map(lambda x: x.astype(real) if x.dtype.kind == "f" else x, one)
+        states = jax.tree.map(lambda x: np.stack([x] * copies), one)
         begin = jax.jit(jax.vmap(agent.begin))
         update = jax.jit(jax.vmap(agent.update))
 
@@ -122,8 +122,8 @@ def test_update_for_update_as_in_jax(example, n, law, estimator, distinct, surpr
             timestep = TimeStep(x_next, reward, terminated, np.zeros(copies, bool))
             states, finite = update(states, timestep, keys[1])
             assert bool(finite.all())
-            mean = averaged(states.params)
-            states = states._replace(params=mean)
+            states = states._replace(params=averaged(states.params))
+            mean = jax.tree.map(np.asarray, states.params)
 
             chosen, terminated = torch.tensor(np.array(chosen)).long(), torch.tensor(terminated)
             told = (torch.tensor(reward), torch.tensor(x_next), terminated, discount, entropy, surprise)

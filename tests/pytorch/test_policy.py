@@ -59,7 +59,7 @@ def test_the_module_acts_as_the_agent_does(name):
     copies, n, rng = 5, agent.memory_size, np.random.default_rng(0)
     state = started(agent)
     policy = rt.Policy.from_agent(agent, state)
-    states = jax.tree.map(lambda x: jnp.stack([x] * copies), state)
+    states = jax.tree.map(lambda x: np.stack([x] * copies), state)
     begin, watch = jax.jit(jax.vmap(agent.begin)), jax.jit(jax.vmap(agent.watch))
     outputs_of = jax.jit(lambda states: of_definition(agent, states))
     points = rng.normal(size=(6, 4)).astype(np.float32)
@@ -110,7 +110,7 @@ def test_a_state_goes_out_and_in():
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [cls() for cls in named.CLASSES.values()], ids=named.CLASSES)
 def test_every_agent_has_a_module_or_is_told_which_have(agent):
-    state = agent.init(prng.key(0), 3, 2)
+    state = jax.jit(lambda: agent.init(prng.key(0), 3, 2))()
     if isinstance(agent, (EpisodicActorCritic, GeneralActorCritic)):
         assert isinstance(rt.Policy.from_agent(agent, state), rt.Policy)
         return
@@ -132,7 +132,7 @@ def test_every_agent_has_a_module_or_is_told_which_have(agent):
 )
 def test_what_has_no_form_is_refused(agent, message):
     with pytest.raises(ValueError, match=message):
-        rt.Policy.from_agent(agent, agent.init(prng.key(0), 4, 2))
+        rt.Policy.from_agent(agent, jax.jit(lambda: agent.init(prng.key(0), 4, 2))())
 
 
 def test_a_part_of_ones_own_is_refused():
@@ -141,7 +141,7 @@ def test_a_part_of_ones_own_is_refused():
 
     agent = GeneralActorCritic(network=Own((4,)))
     with pytest.raises(ValueError, match=r"network=.*Own.* has no PyTorch form; a NormedNetwork has"):
-        rt.Policy.from_agent(agent, agent.init(prng.key(0), 4, 2))
+        rt.Policy.from_agent(agent, jax.jit(lambda: agent.init(prng.key(0), 4, 2))())
 
 
 @pytest.mark.parametrize("name", ["plain", "default"])

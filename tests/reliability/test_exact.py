@@ -178,7 +178,7 @@ def test_finite_steps_out_of_range_do_not_reach_the_parameters():
 
 
 def test_a_memory_of_a_billion_is_refused_by_its_bytes():
-    with pytest.raises(ValueError, match=r"memory_size=1000000000 needs 4,000,000,000,000,000,000 bytes a run"):
+    with pytest.raises(ValueError, match=r"memory_size=1000000000 needs 4,000,000,000,000,000,000 bytes per run"):
         EpisodicActorCritic(memory_size=10**9)
     for memory in ("fifo", "uniform"):
         agent = EpisodicActorCritic(memory_size=10**9, memory=memory)

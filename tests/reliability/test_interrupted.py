@@ -89,7 +89,7 @@ def test_once_saves_and_ends(tmp_path, whole, number):
     time.sleep(0.3)
     process.send_signal(number)
     _, err = finish(process, 130)
-    assert "saving a checkpoint; once more to stop at once" in err and "recollect resume goes on with it" in err
+    assert "saving a checkpoint; once more to stop at once" in err and "recollect resume continues it" in err
     lines = len((run / "metrics.jsonl").read_text().splitlines())
     newest = [checkpoints.load(group) for group in (run / "checkpoints").iterdir()]
     assert lines > 10 and sum(found.meta["metrics"]["lines"] for found in newest) == lines

@@ -1,4 +1,4 @@
-"""kill -9 at any moment, saves included: what is there loads, and the run goes on to the same end."""
+"""kill -9 at any moment, saves included: what is there loads, and the run continues to the same end."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import time
 from recollect import cli
 from recollect.store import checkpoints, run_folders
 from reliability import commands
-from reliability.commands import finish, real, wait_for
+from reliability.commands import real, wait_for
 from reliability.standin import outcome
 
 SMALL = ("reproduce", "fig3", "--seeds", 2, "--episodes", 6000)
@@ -19,7 +19,7 @@ SMALL = ("reproduce", "fig3", "--seeds", 2, "--episodes", 6000)
 def test_killed_at_100_random_moments(tmp_path):
     """Half at a random time, half at a random call that touches the disk, in the middle of a write among them.
 
-    The trainer is the stand-in; everything around it is real. After each kill every listed checkpoint is sound; every
+    The trainer is the stand-in; everything around it is real. After each kill every listed checkpoint is intact; every
     run that gets to its end has, in each group, the metrics and the last state of one that was left alone.
     """
     command = [sys.executable, str(commands.HERE / "standin.py"), "--kill", str(tmp_path), "100", "1"]
@@ -32,7 +32,7 @@ def test_killed_at_100_random_moments(tmp_path):
 def test_the_real_trainer_killed_and_resumed(tmp_path):
     """The command itself, compiled loop and compiled baseline, killed three times where it saves all the time."""
     rng, whole, run = random.Random(0), tmp_path / "whole", tmp_path / "run"
-    finish(real(*SMALL, "--out", whole))
+    assert cli.main([*map(str, SMALL), "--out", str(whole)]) == 0
     for kill in range(3):
         arguments = (*SMALL, "--out", run) if kill == 0 else ("resume", run)
         process = real(*arguments, "--checkpoint-every", "0.01")
@@ -45,7 +45,7 @@ def test_the_real_trainer_killed_and_resumed(tmp_path):
         assert commands.read_json(run / "status.json")["status"] == "running"
         assert run_folders.summary(run)["status"] == "stopped"
         assert [fault for _, fault in run_folders.verify(run) if fault] == []
-    finish(real("resume", run))
+    assert cli.main(["resume", str(run)]) == 0
     assert outcome(run) == outcome(whole)
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
     assert (run / "verdict.json").read_bytes() == (whole / "verdict.json").read_bytes()
@@ -69,7 +69,7 @@ LEARNER += ("--normalize", "both", "--set", "critic_output=linear", "--set", "hi
 
 
 def test_a_learner_killed_and_resumed(tmp_path, capsys):
-    """``recollect train`` in Gymnasium, killed twice in the middle of episodes, ended by SIGTERM, and gone on with."""
+    """``recollect train`` in Gymnasium, killed twice in the middle of episodes, ended by SIGTERM, and resumed."""
     rng, run, whole, within = random.Random(1), tmp_path / "run", tmp_path / "whole", []
     for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):
         arguments = ("resume", run) if run.exists() else (*LEARNER, "--out", run)
@@ -86,7 +86,7 @@ def test_a_learner_killed_and_resumed(tmp_path, capsys):
         newest = checkpoints.load(run / "checkpoints" / "learner")
         assert 0 < newest.meta["steps"] < 20_000
         within.append(len(newest.arrays["fleet.taken"]) > 0)
-    assert "recollect resume goes on with it" in err
+    assert "recollect resume continues it" in err
     assert any(within)  # an end of an episode may be hit by chance, but not three times
     assert cli.main(["resume", str(run)]) == 0 and "steps:   20,000" in capsys.readouterr().out
     assert cli.main([*LEARNER, "--out", str(whole)]) == 0

@@ -289,7 +289,7 @@ def test_environments_by_name_come_again(name):
         drawn = draw()
 
 
-# -- environments that do not come again
+# -- environments that cannot be repeated
 
 
 class Curriculum(Walk):
@@ -336,7 +336,7 @@ class Generous(Walk):
     ],
 )
 def test_an_environment_that_ignores_its_seed_is_refused(env, what, tmp_path, one_by_one):
-    """Named, with the flag that goes on in a new episode; nothing in the folder has changed by then."""
+    """Named, with the flag that continues in a new episode; nothing in the folder has changed by then."""
     run = tmp_path / "run"
     Shorter.born = 0
     learner = Learner(NATIVE, env, seed=4, check=False)
@@ -457,7 +457,7 @@ def test_forged_indices_are_refused(name, tmp_path):
     found = checkpoints.load(tmp_path / "run" / "checkpoints" / "learner")
     for value in (-1, 10**6):
         forged = {**found.arrays, name: np.full_like(found.arrays[name], value)}
-        with pytest.raises(FileError, match=r"the state is not sound: .* are outside 0 to"):
+        with pytest.raises(FileError, match=r"the state is not valid: .* are outside 0 to"):
             Learner.restore(found._replace(arrays=forged), Walk, check=False)
 
 
@@ -532,7 +532,7 @@ def test_other_versions_are_refused_or_marked(stopped, monkeypatch):
     was = run_folders.versions()
     monkeypatch.setattr(run_folders, "versions", lambda: {**was, "jax": "another"})
     with pytest.raises(
-        RecollectError, match=r"would not go on bit for bit: jax: was .*, is \"another\"; --allow-inexact"
+        RecollectError, match=r"would not continue bit for bit: jax: was .*, is \"another\"; --allow-inexact"
     ):
         resume(stopped, Walk)
     assert not resume(stopped, Walk, allow_inexact=True).exact
@@ -549,7 +549,7 @@ def test_one_process_at_a_time(stopped, whole):
     other = Learner.load(stopped, Walk, check=False)
     other._recorder = learner._recorder
     (stopped / "metrics.jsonl").write_bytes((stopped / "metrics.jsonl").read_bytes() + b"\n")
-    with pytest.raises(RecollectError, match="another process has gone on with"):
+    with pytest.raises(RecollectError, match="another process has continued"):
         learner.learn(5)
     assert not (stopped / "lock.json").exists()
 

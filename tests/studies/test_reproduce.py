@@ -212,7 +212,7 @@ def test_interrupt(tmp_path, monkeypatch, capsys):
         assert cli.main(["reproduce", "fig4", "--no-baseline", "--out", str(tmp_path / "run")]) == 130
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert capsys.readouterr().err.endswith("recollect: interrupted; recollect resume goes on with it\n")
+    assert capsys.readouterr().err.endswith("recollect: interrupted; recollect resume continues it\n")
     status = read_json(tmp_path / "run" / "status.json")
     assert status["status"] == "interrupted" and status["agents"]["episodic"]["finished"] == [None] * 3
     assert read(tmp_path / "run")[1]["episodic"].returns[0, 0] == 0.5

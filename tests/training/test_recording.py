@@ -43,6 +43,6 @@ def test_the_folder_is_free_between_and_watched(tmp_path):
         assert (tmp_path / "run" / "lock.json").exists()
     assert not (tmp_path / "run" / "lock.json").exists()
     (tmp_path / "run" / "metrics.jsonl").write_bytes(b"of somebody else\n")
-    with pytest.raises(RecollectError, match="another process has gone on with"):
+    with pytest.raises(RecollectError, match="another process has continued"):
         recorder.begin(20)
     assert not (tmp_path / "run" / "lock.json").exists()

@@ -11,7 +11,7 @@ from recollect import EpisodicActorCritic, Learner, cli
 from recollect.errors import FileError
 from recollect.store import checkpoints, files
 from recollect.store.run_reading import SNAPSHOTS
-from recollect.training import callbacks, inspection
+from recollect.training import callbacks
 from recollect.training.callbacks import Record
 from recollect.training.resuming import resume
 from recollect.view import boards, sources
@@ -107,7 +107,7 @@ def test_a_saved_learner_is_shown(run, tmp_path):
 
 
 def test_a_page_from_python(run, tmp_path):
-    path = inspection.save_html(run[1], tmp_path / "page.html", seed=3)
+    path = run[1].view(seed=3).save(tmp_path / "page.html")
     assert "<!doctype html>" in path.read_text()
 
 

@@ -156,7 +156,7 @@ class Gaussian(Distribution):
 
     @property
     def draws(self) -> int:
-        """One a number."""
+        """One per number."""
         return self.size
 
     def _split(self, outputs: Array) -> tuple[Array, Array]:

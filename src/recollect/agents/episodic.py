@@ -103,14 +103,14 @@ class EpisodicActorCritic(Agent):
 
     At each step: recall one stored state m_t by the query, act by π(a | S_t, m_t), see the consequence, and move every
     network along δ_t times the gradient of its score: V(S_t), log π, log Q, and w(S_i; θ)/w_i for the recalled state
-    (see ``recollect.agents.memory.credit``); then show S_t to the memory. One update a step, no replay, n states.
+    (see ``recollect.agents.memory.credit``); then show S_t to the memory. One update per step, no replay, n states.
 
     >>> agent = EpisodicActorCritic.preset("paper", memory_size=3)
     >>> agent.learning_rate, agent.discount, agent.entropy
     (0.005, 1.0, 0.0)
 
     Args:
-        memory_size: n, the states kept; the reservoir takes 4 n² bytes a run.
+        memory_size: n, the states kept; the reservoir takes 4 n² bytes per run.
         hidden: units in each hidden layer (1 layer for value, query and write, 2 for the policy).
         products: units beside the policy's first hidden layer that are tanh(A S_t) · B m_t, so that the state can say
             which part of what was recalled counts; 0, the paper's choice, for none.

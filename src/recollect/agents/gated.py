@@ -1,6 +1,6 @@
 """What the agents with a GRU share: options, networks, and the gradient down to the hidden state.
 
-They differ in how that gradient goes on into the GRU: back through the episode (``recollect.agents.recurrent``), or
+They differ in how that gradient continues into the GRU: back through the episode (``recollect.agents.recurrent``), or
 by a sensitivity that is carried along (``recollect.agents.realtime``).
 """
 
@@ -21,7 +21,7 @@ from recollect.agents.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, a
 
 
 class Parameters(NamedTuple):
-    """Value and policy networks as in the episodic agent, and the GRU that stands for its memory."""
+    """Value and policy networks as in the episodic agent, and the GRU in place of its memory."""
 
     value: Network
     policy: Network

@@ -19,7 +19,7 @@ def check_size(memory_size: int, law: str) -> None:
     check_count("memory_size", memory_size)
     need = 4 * int(memory_size) ** 2
     if law == "reservoir" and need > LARGEST:
-        raise ValueError(f"memory_size={memory_size} needs {need:,} bytes a run (4 n²), over {LARGEST:,}")
+        raise ValueError(f"memory_size={memory_size} needs {need:,} bytes per run (4 n²), over {LARGEST:,}")
 
 
 def early_key(key: Array) -> Array:

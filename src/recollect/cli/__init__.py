@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"recollect: {printable(error, 20_000)}", file=sys.stderr)
         return 1
     except Interrupted:
-        print("recollect: interrupted; recollect resume goes on with it", file=sys.stderr)
+        print("recollect: interrupted; recollect resume continues it", file=sys.stderr)
         return EXIT_INTERRUPTED
     except KeyboardInterrupt as error:
         print(f"recollect: interrupted{f'; {error}' if str(error) else ''}", file=sys.stderr)

@@ -99,7 +99,7 @@ def add_set(command: argparse.ArgumentParser, what: str, option: str = "--set") 
 
 
 def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "units") -> None:
-    """The options of commands that write a report piece by piece: who does the pieces, and to go on with it."""
+    """The options of commands that write a report piece by piece: who does the pieces, and to resume it."""
     command.add_argument(
         "--jobs", type=count, default=jobs, help=f"{what} that run at once, in processes (default: {jobs})"
     )

@@ -123,7 +123,7 @@ def register(commands: Commands) -> None:
         "--search",
         type=count,
         metavar="K",
-        help="tune instead: K random settings a task and agent, the same ones every time, the best first",
+        help="tune instead: K random settings per task and agent, the same ones every time, the best first",
     )
     where = suite.add_mutually_exclusive_group()
     where.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")

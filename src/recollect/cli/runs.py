@@ -1,4 +1,4 @@
-"""``recollect resume``, ``runs`` and ``verify``: what is in run folders, and going on with it."""
+"""``recollect resume``, ``runs`` and ``verify``: what is in run folders, and resuming it."""
 
 import argparse
 import json
@@ -82,7 +82,7 @@ def _verify(args: argparse.Namespace) -> None:
 
 
 def register(commands: Commands) -> None:
-    """Add what reads run folders and goes on with them."""
+    """Add what reads run folders and resumes them."""
     going_on = commands.add_parser("resume", help="continue a run that was interrupted or killed, bit for bit")
     going_on.add_argument("folder", type=Path, metavar="RUN")
     going_on.set_defaults(run=_resume)

@@ -18,9 +18,6 @@ from recollect.engines.host import Host
 NAMES = ("cuda", "compiled-gpu", "cpu", "jax")
 """The engines, the fastest first."""
 
-ONLINE = ("cpu", "jax")
-"""Those that a ``Learner`` can have."""
-
 
 class Choice(NamedTuple):
     """The engine that serves, and why each faster one does not."""
@@ -85,7 +82,7 @@ def for_learner(
         outputs: of the policy network.
         copies: how many environments are played at once.
         shared: whether the copies are one agent.
-        engine: one of ``ONLINE``, or "auto".
+        engine: "cpu", "jax" or "auto".
     """
 
     def against_cpu() -> str | None:

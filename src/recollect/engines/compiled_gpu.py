@@ -1,4 +1,4 @@
-"""The training loop through the step compiler on an NVIDIA GPU: any agent in any JAX environment, a run a thread.
+"""The training loop through the step compiler on an NVIDIA GPU: any agent in any JAX environment, one run per thread.
 
 `loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and from a given state
 on a run has the bits that it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside
@@ -128,7 +128,7 @@ class Runs:
     Args:
         agents: the definition, each traced hyperparameter with a leading axis over runs.
         env: the environment.
-        limits: episodes, episodes a bin, steps an episode, steps.
+        limits: episodes, episodes per bin, steps per episode, steps.
         device: where (None: the first GPU).
     """
 

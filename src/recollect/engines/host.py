@@ -1,6 +1,6 @@
 """An agent's time step as one compiled call, for environments that live on the host.
 
-Everything that changes is one array of int32 a copy, given to the call and taken back (donated): a call's cost is
+Everything that changes is one array of int32 per copy, given to the call and taken back (donated): a call's cost is
 mostly its number of arguments, not its arithmetic. One call learns from what came of the last actions and chooses the
 next ones, also across the end of an episode; a row of its input is
 

@@ -1,4 +1,4 @@
-"""A training run as two flat tables, one of floats and one of integers, a column a run: what compiled loops work on.
+"""Training runs as two flat tables, of floats and of integers, with one column per run: what compiled loops work on.
 
 Observations of the secret informant are rows of a small table, so states are kept as row numbers.
 """

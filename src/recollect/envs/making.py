@@ -27,11 +27,6 @@ class Source(NamedTuple):
     first: Any
     make: Factory | None
 
-    @property
-    def is_vector(self) -> bool:
-        """Whether it is Gymnasium's vector environment, several in one."""
-        return isinstance(self.first, gym.vector.VectorEnv)
-
 
 def make(env_id: str, **options: Any) -> gym.Env:
     """An environment by id.

@@ -120,7 +120,7 @@ class SecretInformant:
 
     @functools.cached_property
     def states(self) -> np.ndarray:
-        """Every state there is, one a row, float32 [1 + 2DA + 2D, observation_size], read-only.
+        """Every state there is, one per row, float32 [1 + 2DA + 2D, observation_size], read-only.
 
         Row 0 is the start; then the informative states, by decision and then by action; then the uninformative
         states in the same order; then each decision state off the correct path and on it.

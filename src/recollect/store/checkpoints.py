@@ -215,7 +215,7 @@ def load(folder: Path | str, *, fallback: bool = False, like: Shapes | None = No
         try:
             return read(path, like=like, most=most)._replace(passed_over=tuple(passed_over.values()))
         except FileError as error:
-            if not os.path.lexists(path):  # removed meanwhile, by a run that goes on and has newer ones
+            if not os.path.lexists(path):  # removed meanwhile, by a run that continues and has newer ones
                 continue
             if not fallback:
                 hint = f"; {before.name} is before it: --fallback goes back to it" if before else ""

@@ -1,4 +1,4 @@
-"""The run folder: what was asked, what came of it, and how to go on; readable without recollect.
+"""The run folder: what was asked, what came of it, and how to resume it; readable without recollect.
 
 ``config.json``: the experiment, hyperparameters, seeds, command and versions. ``metrics.jsonl``: one line a completed
 bin of episodes, appended as it comes. ``status.json``: "running", "finished", "interrupted" or "failed", and the steps
@@ -129,7 +129,7 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path, *, break_lock: bool = False, keep: int = checkpoints.KEEP) -> "RunFolder":
-        """Take hold of the folder of a run that has ended or died, to go on with it; changes nothing but the lock."""
+        """Take hold of the folder of a run that has ended or died, to resume it; changes nothing but the lock."""
         path = Path(path).absolute()
         require_files(path)
         config = files.read_json(path / "config.json")
@@ -233,7 +233,7 @@ class RunFolder:
     def refuse_other_versions(self, found: Sequence[Checkpoint], allow_inexact: bool) -> list[str]:
         """What differs from the versions that the checkpoints were made with: refused, unless that is asked for.
 
-        Those of finished groups do not count, as nothing goes on from them.
+        Those of finished groups do not count, as nothing continues from them.
         """
         now, wrong = self.versions, []
         going_on = [c.meta.get("versions") for c in found if c.meta.get("finished") is not True]
@@ -243,14 +243,14 @@ class RunFolder:
         wrong = list(dict.fromkeys(wrong))
         if wrong and not allow_inexact:
             raise RecollectError(
-                f"{self.path} would not go on bit for bit: {'; '.join(wrong)}; "
-                "--allow-inexact goes on nevertheless and marks the run as not exact"
+                f"{self.path} would not continue bit for bit: {'; '.join(wrong)}; "
+                "--allow-inexact continues nevertheless and marks the run as not exact"
             )
         self.exact = not wrong and all(c.meta.get("exact") is True for c in found)
         return wrong
 
     def log_resumed(self, found: Mapping[str, Checkpoint], inexact: Sequence[str]) -> None:
-        """Log that the run goes on: from which checkpoints, and what was not as it should be."""
+        """Log that the run is resumed: from which checkpoints, and what was not as it should be."""
         if self.lock is not None and self.lock.predecessor:
             self.log("took over the lock", of=self.lock.predecessor)
         for name, checkpoint in found.items():
@@ -261,7 +261,7 @@ class RunFolder:
         self.log("resumed", command=command_line(), checkpoints={name: c.path.name for name, c in found.items()})
 
     def cut_metrics(self, found: Mapping[str, Checkpoint]) -> None:
-        """Bring ``metrics.jsonl`` back to where the checkpoints are; what came after them will come again."""
+        """Bring ``metrics.jsonl`` back to where the checkpoints are; what came after them will be written again."""
         path = self.path / "metrics.jsonl"
         content = files.read(path, LARGEST_METRICS)
         kept, self._written = lines_before(path, content, found)
@@ -270,7 +270,7 @@ class RunFolder:
 
 
 def refuse_changes(was: Any, now: Any, where: str, may_change: Sequence[str] = MAY_CHANGE) -> None:
-    """Refuse to go on with another config, naming every field that differs."""
+    """Refuse to resume with another config, naming every field that differs."""
     if wrong := differences(was, now, may_change):
         allowed = f"only {', '.join(may_change)} may change" if may_change else "nothing may change"
         raise RecollectError(f"{where}: the config is not the one it began with: {'; '.join(wrong)} ({allowed})")

@@ -88,7 +88,7 @@ def verify(path: Path) -> list[tuple[Path, str | None]]:
             function()
             found.append((part, None))
         except FileError as error:
-            # A run that goes on removes checkpoints that are no longer needed; the run itself has to be there.
+            # A run that continues removes checkpoints that are no longer needed; the run itself has to be there.
             if part == path or os.path.lexists(part):
                 found.append((part, str(error)))
 

@@ -1,4 +1,4 @@
-"""Searches that learn from their trials, by Optuna, whose study is kept in a file and can be gone on with.
+"""Searches that learn from their trials, by Optuna, whose study is kept in a file and can be continued.
 
 The fixed draws of ``ranges`` stay the rule: every agent gets the same settings there, so budgets are equal. Optuna is
 for finding a good setting of one agent with few trials. It comes with ``recollect[search]``.
@@ -36,7 +36,7 @@ def units(
     fixed: dict[str, Any],
     study: Path,
 ) -> dict[str, Callable[[], list[dict[str, Any]]]]:
-    """One piece of work a task and agent, each giving the rows of all its trials."""
+    """One piece of work per task and agent, each giving the rows of all its trials."""
     benchmark.check_search(tasks, agents, seeds)
     _optuna()
     known = seeds, scale, count, fixed, study.absolute()

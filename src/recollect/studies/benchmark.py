@@ -151,7 +151,7 @@ def pair(
     changes: Mapping[str, Any] = MappingProxyType({}),
     progress: bool = False,
 ) -> list[dict[str, Any]]:
-    """One agent on one task: a row a seed."""
+    """One agent on one task: one row per seed."""
     task = TASKS[name]
     steps = max(BLOCKS * ROWS, int(task.steps * scale)) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
     learner = Learner(
@@ -170,12 +170,12 @@ def pair(
     with tempfile.TemporaryDirectory() as here:
         keep = lambda _, row: curves.setdefault(row["seed"], []).append(row)  # noqa: E731
         try:
-            # Not strict: one seed that has lost itself is a result, and must not end those beside it.
+            # Not strict: one seed that diverged is a result, and must not end those beside it.
             folder = Path(here) / "run"
             log_every = steps // (BLOCKS * ROWS)
             learner.learn(steps, log_every=log_every, callbacks=[keep], folder=folder, strict=False, progress=progress)
         except Interrupted as error:
-            raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to go on with
+            raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to resume
     learner.close()
     seconds = (time.monotonic() - start) / len(seeds)
     return [_row(name, task, agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]
@@ -225,7 +225,7 @@ def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | N
 
 
 def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line a task and agent: interquartile mean of the final return with its interval, and how many solved it."""
+    """One line per task and agent: interquartile mean of the final return with its interval, and how many solved it."""
     lines = []
     for task, agent in dict.fromkeys((row["task"], row["agent"]) for row in rows):
         own = [row for row in rows if (row["task"], row["agent"]) == (task, agent)]

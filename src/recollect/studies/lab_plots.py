@@ -139,7 +139,7 @@ def draw_looping(report: dict[str, Any], path: Path) -> Path:
     plt = pyplot()
     last = report["decisions"]
     panels = (
-        ("length_median", "steps an episode, in units of the fewest (median)"),
+        ("length_median", "steps per episode, in units of the fewest (median)"),
         (f"forward_naming_{last}", "P(forward) in chain states that name the last decision"),
         (f"delta_naming_{last}", "mean δ on leaving them"),
         ("commitment", "commitment at the decision states"),

@@ -18,7 +18,7 @@ from recollect.studies.statistics import share_interval
 ENV = FIGURES["fig5"].env
 WINDOWS = 40
 LAST = 4  # windows at the end that a run is judged by
-LOOPS = 4.0  # times the fewest steps an episode, the measure of docs/results.md; random actions take 2.7
+LOOPS = 4.0  # times the fewest steps per episode, the measure of docs/results.md; random actions take 2.7
 
 INTERVENTIONS = {
     "paper": Switches(),

@@ -47,7 +47,6 @@ HARDER = {
 """Past the paper: what it names as future work, and larger instances."""
 
 BASELINE_RATES = tuple(0.05 * 2.0**-x for x in range(10))
-BASELINE_WIDTHS = (5, 10, 15, 20)
 
 
 def baseline(decisions: int) -> RecurrentActorCritic:

@@ -47,7 +47,7 @@ class Plan:
         figure: a name in ``FIGURES``.
         preset: of the episodic learner, "paper" or "robust".
         seeds: how many runs of the episodic learner.
-        episodes: training episodes a run.
+        episodes: training episodes per run.
         max_steps: the step limit of the episodic learner, in units of the fewest steps that its episodes can take.
         with_baseline: whether the recurrent baseline is trained where the paper has one.
         group: how many seeds of an agent train side by side, as one unit of work; None: all of the episodic learner's.

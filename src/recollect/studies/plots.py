@@ -177,7 +177,7 @@ def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int 
 
 
 def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """Learning curves of a benchmark, a panel a task: the median seed, and the middle half of them."""
+    """Learning curves of a benchmark, one panel per task: the median seed, and the middle half of them."""
     plt = pyplot()
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     agents = list(dict.fromkeys(row["agent"] for row in rows))

@@ -12,7 +12,7 @@ from recollect.studies.statistics import episodes_to_solve
 from recollect.training.batch import Progress, train
 
 CHOICES = {"estimator": ("queried", "every"), "write": ("after", "before")}
-"""Options that change the compiled program: one program a combination."""
+"""Options that change the compiled program: one program per combination."""
 
 NETWORKS = ("value", "policy", "query", "write")
 

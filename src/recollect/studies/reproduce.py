@@ -65,7 +65,7 @@ def resume(
     executor: Executor | None = None,
     say: Say = lambda text: None,
 ) -> Plan:
-    """Go on with a run from its newest checkpoints, bit for bit; what cannot be is refused before anything changes.
+    """Resume a run from its newest checkpoints, bit for bit; what cannot be is refused before anything changes.
 
     Args:
         path: the run folder.
@@ -216,10 +216,3 @@ def check(plans: dict[Path, Plan]) -> None:
     drawing.require()
     for path in plans:
         run_folders.check_free(path)
-
-
-def reproduce(plan: Plan, path: Path, watch: Watcher = lambda standings: None) -> tuple[dict[str, Any], list[Path]]:
-    """Train, judge and draw; returns the verdict and the pictures' paths."""
-    check({path: plan})
-    train(plan, path, watch)
-    return conclude(path)

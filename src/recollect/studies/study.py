@@ -130,7 +130,7 @@ def units(
     max_steps: float = 4.0,
     watch: Callable[[str, int], Callable[[Progress], None]] = unwatched,
 ) -> dict[str, Callable[[], dict[str, Any]]]:
-    """One piece of work an experiment and agent, each giving a row; what is wrong with any is said before the first."""
+    """One piece of work per experiment and agent, each giving a row; what is wrong is said before the first."""
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for title, experiment in experiments.items():
         for name in agents:

@@ -183,7 +183,7 @@ def _refuse_other_units(journal: Path, rows: Mapping[str, Any], units: Units) ->
     if unknown := [name for name in rows if name not in units]:
         raise RecollectError(
             f"{journal} has rows of {len(unknown)} units that are none of these, such as {unknown[0]!r}: the work was "
-            "shared out in another way; --jobs as before goes on with it"
+            "shared out in another way; --jobs as before continues it"
         )
 
 

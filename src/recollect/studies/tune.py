@@ -1,41 +1,22 @@
 """The paper's grid for the recurrent baseline: 10 learning rates × 4 widths, one run each, best last 100 episodes."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.envs.secret_informant import SecretInformant
-from recollect.studies.paper import BASELINE_RATES, BASELINE_WIDTHS
 from recollect.training.batch import train
-
-
-def tune_baseline(
-    decisions: int,
-    widths: tuple[int, ...] = BASELINE_WIDTHS,
-    rates: tuple[float, ...] = BASELINE_RATES,
-    episodes: int | None = None,
-    seed: int = 0,
-    on_row: Callable[[dict], None] = lambda row: None,
-) -> list[dict]:
-    """One row a combination, best first: mean return of the last 100 episodes of one run, ties by fewer steps.
-
-    A run that does not finish within 4 times the shortest possible total of steps loops and scores nothing.
-    """
-    rows = []
-    for width in widths:
-        for row in try_width(decisions, width, rates, episodes, seed):
-            rows.append(row)
-            on_row(row)
-    return ranked(rows)
 
 
 def try_width(
     decisions: int, width: int, rates: tuple[float, ...], episodes: int | None = None, seed: int = 0
 ) -> list[dict]:
-    """The rows of one width, all its rates side by side."""
+    """The rows of one width, all its rates side by side: mean return of the last 100 episodes of one run.
+
+    A run that does not finish within 4 times the shortest possible total of steps loops and scores nothing.
+    """
     env = SecretInformant(length=10, decisions=decisions)
     episodes = episodes or {1: 25_000, 2: 50_000}[decisions]
     agent: Any = RecurrentActorCritic(width=width, learning_rate=np.array(rates))  # type: ignore[arg-type]
@@ -49,5 +30,5 @@ def try_width(
 
 
 def ranked(rows: list[dict]) -> list[dict]:
-    """The best first."""
+    """The best first, ties by fewer steps."""
     return sorted(rows, key=lambda row: (row["last_100"] is None, -(row["last_100"] or 0.0), row["steps"]))

@@ -1,4 +1,4 @@
-"""What the paper says of a figure, held against a run folder: one row a claim, with the numbers behind it."""
+"""What the paper says of a figure, held against a run folder: one row per claim, with the numbers behind it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

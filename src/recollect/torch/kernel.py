@@ -30,7 +30,7 @@ EXTRA_DRAWS = 3
 DTYPES = {torch.float32: 23, torch.float64: 52}
 """The floats a memory can be held in, and the bits of their mantissas."""
 
-# The finite stand-ins of `recollect.reservoir.kernel`, for the logs of infinity and 0.
+# The finite substitutes of `recollect.reservoir.kernel`, for the logs of infinity and 0.
 _LARGEST_LOG_WEIGHT = 1e30
 _LOG_INFINITY = 1e36
 _LOG_ZERO_RATIO = -_LOG_INFINITY

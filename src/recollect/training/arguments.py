@@ -8,7 +8,7 @@ from recollect.store.provenance import native
 
 LARGEST_SEED = 2**63 - 1
 MOST_STEPS = 2**63
-"""Steps of a run are fewer than this: so many that nobody gets there, and as many as a file is believed to want."""
+"""Steps of a run are fewer than this: more than anybody takes, and the most that a file may ask for."""
 
 
 def count(name: str, value: Any) -> int:

@@ -1,6 +1,6 @@
 """Metrics for TensorBoard: one file of events, made from the rows of metrics.
 
-The file is written through the run folder, as everything in it is, and from its beginning when a run goes on: so it
+The file is written through the run folder, as everything in it is, and from its beginning when a run is resumed: so it
 holds no point twice, and no link in the folder leads elsewhere. tensorboardX brings the protocol buffers.
 """
 
@@ -29,7 +29,7 @@ class Board:
         self._event: Any = event_pb2.Event  # type: ignore[attr-defined]
 
     def begin(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Write the file anew, with these rows in it."""
+        """Write the file again, with these rows in it."""
         start = self._record(self._event(wall_time=time.time(), file_version="brain.Event:2"))
         self._folder.write(FILE, start + self._records(rows), below=FOLDER)
 

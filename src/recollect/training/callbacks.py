@@ -54,7 +54,7 @@ class Evaluate:
         self.by_seed.setdefault(row["seed"], []).append(found)
 
     def recall(self, row: dict[str, Any]) -> None:
-        """Take in a row of before."""
+        """Take in an earlier row."""
         self._is_due(row)
         if not math.isnan(row.get("evaluation", math.nan)):
             self._note(row)
@@ -78,7 +78,7 @@ class EarlyStop:
         self.good: dict[int, int] = {}
 
     def recall(self, row: dict[str, Any]) -> None:
-        """Take in a row of before."""
+        """Take in an earlier row."""
         value = native(row.get(self.column))
         if value is not None and not isinstance(value, (int, float)):
             raise TypeError(f"EarlyStop: the column {self.column!r} holds {value!r:.100}, not a number")
@@ -99,7 +99,7 @@ class Checkpoint:
         self.folder = None if folder is None else Path(folder).absolute()
 
     def recall(self, row: dict[str, Any]) -> None:
-        """Take in a row of before."""
+        """Take in an earlier row."""
         self.done = max(self.done, row["steps"] // self.every)
 
     def __call__(self, learner: Any, row: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ class Record:
     """Keep the learner as it was at up to ``snapshots`` moments of training, most of them early, for looking back.
 
     ``recollect view`` plays the same episode with each. They are checkpoints in the run folder's ``snapshots/``, taken
-    where rows of metrics are; when training goes on beyond its goal, every other one makes room.
+    where rows of metrics are; when training continues beyond its goal, every other one makes room.
     """
 
     def __init__(self, snapshots: int = 12):

@@ -1,4 +1,4 @@
-"""Lives without ends: training in environments that never end an episode (`recollect.envs.continuing`)."""
+"""Training without episode ends: in environments that never end an episode (`recollect.envs.continuing`)."""
 
 import functools
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def _live(agents: Agent, env: Environment, seeds: Array, blocks: int, block: int
 def live(
     agent: Agent, env: Environment, steps: int, seeds: Sequence[int], *, blocks: int = 20
 ) -> tuple[np.ndarray, Any]:
-    """Lives without ends, one per seed: reward per step [seed, block], over equal blocks, and the agents' last states.
+    """Endless runs, one per seed: reward per step [seed, block], over equal blocks, and the agents' last states.
 
     For environments that never end an episode (``recollect.envs.continuing``): nothing is ever reset.
     """

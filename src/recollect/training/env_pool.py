@@ -25,7 +25,7 @@ million actions of 17 numbers. A longer episode cannot be taken up again in its 
 
 
 class NotRepeatableError(RecollectError):
-    """An episode that was under way does not come again, so that training would not go on bit for bit."""
+    """An episode that was under way cannot be repeated, so that training would not continue bit for bit."""
 
 
 class Guard:
@@ -114,7 +114,7 @@ class Fleet(abc.ABC):
     def replay(self, drawn: np.ndarray) -> None:
         """Bring fresh environments to where ``restore`` says that they were, without learning anything on the way.
 
-        ``drawn``: the actions that come next, for their form. What does not come again is a ``NotRepeatableError``.
+        ``drawn``: the actions that come next, for their form. What cannot be repeated is a ``NotRepeatableError``.
         """
 
     @abc.abstractmethod

@@ -44,7 +44,7 @@ class Group(abc.ABC):
         seeds: one per run.
         limits: how far they go.
         records_per_call: how much one call of the engine does at most; None: what suits it.
-        state: a snapshot to go on from, of any engine.
+        state: a snapshot to continue from, of any engine.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Looking inside: one episode of a trained agent, step by step, with what it held in memory and what it made of it."""
 
 import itertools
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -72,7 +71,7 @@ def play(learner: Learner, seed: int = 0, limit: int = 1000, *, env: Any = None)
     return moments
 
 
-def text_of(vector: np.ndarray, most: int = 10) -> str:
+def text_of(vector: np.ndarray) -> str:
     """A state in few characters: bits as bits, else numbers; long ones by their largest elements.
 
     >>> text_of(np.array([0.0, 1.0, 1.0])), text_of(np.array([0.25, -1.0]))
@@ -80,16 +79,16 @@ def text_of(vector: np.ndarray, most: int = 10) -> str:
     >>> text_of(np.eye(20)[3] * 0.5)
     '[3]=0.5'
     """
-    if np.isin(vector, (0.0, 1.0)).all() and len(vector) <= 4 * most:
+    if np.isin(vector, (0.0, 1.0)).all() and len(vector) <= 40:
         return "".join("01"[int(x)] for x in vector)
-    if len(vector) <= most:
+    if len(vector) <= 10:
         return " ".join(f"{x:.2g}" for x in vector)
-    largest = sorted(np.argsort(-np.abs(vector), kind="stable")[: most // 2])
+    largest = sorted(np.argsort(-np.abs(vector), kind="stable")[:5])
     return " ".join(f"[{k}]={vector[k]:.2g}" for k in largest if vector[k])
 
 
 def lines(moments: list[Moment]) -> tuple[list[str], list[list[str]]]:
-    """The episode as a table: a column a slot, with the step it holds, its weight and the query's probability."""
+    """The episode as a table: one column per slot, with the step it holds, its weight and the query's probability."""
     n = len(moments[0].weights)
     columns = ["t", "state", *(f"slot {k}: t, weight, query" for k in range(n)), "recalled", "action", "reward"]
     rows = []
@@ -104,8 +103,3 @@ def lines(moments: list[Moment]) -> tuple[list[str], list[list[str]]]:
         recalled = text_of(m.recalled) if m.slot >= 0 else "nothing"
         rows.append([str(t), text_of(m.observation), *slots, recalled, str(m.action), f"{m.reward:g}"])
     return columns, rows
-
-
-def save_html(learner: Learner, path: Path | str, seed: int = 0, limit: int = 1000) -> Path:
-    """Write an episode as a page, as ``learner.view().save(path)`` does."""
-    return learner.view(seed=seed, limit=limit).save(path)

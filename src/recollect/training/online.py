@@ -133,8 +133,8 @@ class Learner(Stepping):
         """Go on learning.
 
         Ctrl-C or SIGTERM, in the main thread, saves a checkpoint and raises ``Interrupted``, a ``KeyboardInterrupt``;
-        a second one raises ``KeyboardInterrupt`` at once and leaves the checkpoint before. ``recollect resume`` goes on
-        with the folder, to the same bits as if nothing had happened; so does ``load`` and ``learn``.
+        a second one raises ``KeyboardInterrupt`` at once and leaves the checkpoint before. ``recollect resume``
+        continues the run, to the same bits as if nothing had happened; so do ``load`` and ``learn``.
 
         Args:
             steps: time steps of each agent; those of copies that share one are counted together.
@@ -145,7 +145,7 @@ class Learner(Stepping):
             folder: the run folder to make at the first call (default: ``runs/ENVIRONMENT-AGENT-seedS``).
             checkpoint_every: seconds between two checkpoints; there is one at the end, too. The last three are kept.
             strict: stop at an update that is not finite. Otherwise it is left out, as it is in any case, and training
-                goes on, of an agent that has most likely lost itself.
+                continues, with an agent that has most likely diverged.
 
         Raises:
             EnvironmentFault: the environment raised, or gave a reward or an observation that is not valid, or an update
@@ -193,7 +193,7 @@ class Learner(Stepping):
         with Interrupts(exits=False) as interrupts, self._recording(recorder):
             self._asked = interrupts.asked.is_set
             if self.steps == learning["start"] > 0:
-                # The folder's config tells how the run began; how it goes on from here is kept with where it is.
+                # The folder's config tells how the run began; how it continues from here is kept with where it is.
                 self._checkpoint()
             recorder.use_tensorboard(learning["log"] == "tensorboard")
             label = f"{self.source.name} {named.name_of(self.agent)}"
@@ -412,7 +412,7 @@ class Learner(Stepping):
     ) -> "Learner":
         """The learner saved in a folder, by ``save`` or by a run.
 
-        Training goes on where it was, in the middle of an episode if need be, bit for bit. That takes environments that
+        Training continues where it was, bit for bit, also in the middle of an episode. That takes environments that
         do the same again for the same seed and actions; ``learn`` refuses others.
 
         Args:
@@ -420,7 +420,7 @@ class Learner(Stepping):
             env: as for ``Learner`` (default: the id it was saved with).
             check: run ``check_env`` on it.
             fallback: where the newest checkpoint is damaged, take the one before it.
-            allow_inexact: begin a new episode where the one under way does not come again.
+            allow_inexact: begin a new episode where the one under way cannot be repeated.
         """
         return cls.restore(saving.load(Path(path), fallback), env, check=check, allow_inexact=allow_inexact)
 

@@ -112,7 +112,7 @@ class Recorder:
             self._held = True
             if self._size() != self._left:
                 self.release()
-                raise RecollectError(f"another process has gone on with {self.path} since: load it to go on from there")
+                raise RecollectError(f"another process has continued {self.path} since: load it to continue from there")
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ def too_large(needed: int, whose: str, fix: str, there: int | None = None) -> No
 
 
 def not_finite(env: Any, seeds: Sequence[int], faults: np.ndarray) -> None:
-    """Refuse to go on after a step that was not finite: its number, above 0 the environment's, below 0 the update's."""
+    """Refuse to continue after a step that was not finite: its number, negative if it was the update that was not."""
     if faults.any():
         at = int(np.argmax(faults != 0))
         what = "the environment gave a reward or an observation that is" if faults[at] > 0 else "the update was"

@@ -38,8 +38,8 @@ def resume(
         callbacks: those of before, if there were any that the folder cannot describe; they are told of earlier rows.
         progress: show how it goes.
         fallback: where the newest checkpoint is damaged, go back to the one before it, and log that.
-        allow_inexact: go on under other versions than before, or in a new episode where the environment does not give
-            the same one again, and mark the run.
+        allow_inexact: continue under other versions than before, or in a new episode where the environment does not
+            give the same one again, and mark the run.
         break_lock: take over a lock whose holder may live elsewhere.
         checkpoint_every: seconds between checkpoints; default: as before.
         checkpoint_folder: where a ``Checkpoint`` callback saves that had a folder of its own, outside of the run.

@@ -141,7 +141,7 @@ def refuse_forged_indices(agent: Any, outputs: int) -> None:
         bounds.append(("actions", action, outputs - 1))
     for name, found, most in bounds:
         if ((np.asarray(found) < 0) | (np.asarray(found) > most)).any():
-            raise FileError(f"the state is not sound: {name} are outside 0 to {most}")
+            raise FileError(f"the state is not valid: {name} are outside 0 to {most}")
 
 
 def restore(learner: Any, found: checkpoints.Checkpoint, allow_inexact: bool) -> None:

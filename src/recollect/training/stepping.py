@@ -86,7 +86,7 @@ class Stepping:
         """The environment that is learned in (the first, if there are several): to look at.
 
         Whoever resets or steps it takes the agent out of its episode: training notices, and brings the environment back
-        to where it was, or begins a new episode where it does not come again.
+        to where it was, or begins a new episode where it cannot be repeated.
         """
         return self.source.first
 
@@ -120,13 +120,13 @@ class Stepping:
         except NotRepeatableError as error:
             if self._away and not self._allow_inexact:
                 raise NotRepeatableError(
-                    f"{error}; training would not go on bit for bit: --allow-inexact (in Python allow_inexact=True) "
-                    "goes on in a new episode and marks the run as not exact"
+                    f"{error}; training would not continue bit for bit: --allow-inexact (in Python allow_inexact=True) "
+                    "continues in a new episode and marks the run as not exact"
                 ) from error
             if touched:
                 warnings.warn(
                     f"{self.source.name} was reset or stepped outside of training, and the episode that was under way "
-                    f"does not come again: a new one begins ({error})",
+                    f"cannot be repeated: a new one begins ({error})",
                     RuntimeWarning,
                     stacklevel=3,
                 )

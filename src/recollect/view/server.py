@@ -1,4 +1,4 @@
-"""The page on 127.0.0.1: what it was given and nothing else, asked anew while training goes on.
+"""The page on 127.0.0.1: what it was given and nothing else, asked anew while training continues.
 
 It answers three addresses: ``/``, the page; ``/state``, a text that changes when there is news; ``/data``, the
 documents. No part of an address is ever used as a path. A request must name this server as its host: a page elsewhere

@@ -109,7 +109,7 @@ class Stays:
         return {"log_weight_now": recording.encode(np.where(filled, now, 0.0))}
 
     def _credit(self) -> dict[str, Any]:
-        """One number a step where only what was recalled gets any."""
+        """One number per step where only what was recalled gets any."""
         if "credit" not in self._steps[0]:
             return {}
         credit, recalled = self._stack("credit"), self._stack("recalled").astype(int)

@@ -34,11 +34,11 @@ def inputs_of(agent, limits):
     return [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, limits)]
 
 
-def in_lanes(step, tree, inputs, steps, shared=None, lanes=16):
+def in_lanes(step, tree, inputs, steps, shared=None, lanes=16, often=True):
     """States with a leading axis so many steps later; ``shared``: which inputs all have in common, by default all."""
     fleet = Fleet(step.state, len(jax.tree.leaves(tree)[0]), lanes)
     fleet.load(tree)
-    for call in fleet.attach(Program(step, lanes, shared or (True,) * len(inputs)), inputs):
+    for call in fleet.attach(Program(step, lanes, shared or (True,) * len(inputs), often), inputs):
         call.advance(steps)
     return fleet.unload()
 

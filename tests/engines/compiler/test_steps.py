@@ -1,5 +1,7 @@
 """Whole agents in whole environments: compiled as `vmap` of JAX has them, and the same bits for any width."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,16 +58,17 @@ def _in_jax(agent, env):
     return jax.jit(jax.vmap(many))(agents, runs)
 
 
-def _compiled(agent, env, states, lanes, steps):
+def _compiled(agent, env, states, lanes, steps, often=True):
     """States, with a leading axis, so many steps later."""
     step = compiled.steps_of(jax.tree.structure(agent), env, compiled.LEAST_BINS).step
-    return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes))
+    return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes, often=often))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
-    """Every step of 1,000, each from the state that JAX has there; and all of them in a row, alone and beside others.
+    """Every step of 1,000, each from the state that JAX has there; and all of them in a row, alone and beside others,
+    optimised by LLVM or as it stands.
 
     From the same state, for in a row RMSProp magnifies rounding: it makes a full step of a direction near 0, whichever
     its sign. Parameters of the GRU agents are then 2e-3 apart after 1,000 steps; those of JAX itself are 4e-2 apart if
@@ -82,7 +85,8 @@ def test_a_pair_is_what_jax_makes_of_it_and_the_same_bits_in_any_company(name):
             np.testing.assert_array_equal(got, want)
     first = jax.tree.map(lambda x: x[:, 0], states)
     alone, together = (_compiled(agent, env, first, lanes, STEPS) for lanes in (1, LANES))
-    assert [x.tobytes() for x in alone] == [x.tobytes() for x in together]
+    unoptimised = _compiled(agent, env, first, LANES, STEPS, often=False)
+    assert [x.tobytes() for x in alone] == [x.tobytes() for x in together] == [x.tobytes() for x in unoptimised]
 
 
 @pytest.mark.slow
@@ -146,6 +150,19 @@ def test_code_is_kept_on_disk_and_made_again_where_it_is_damaged(tmp_path, monke
     assert cache.get("a") is None
     monkeypatch.setenv("RECOLLECT_CACHE", str(file / "below a file"))
     cache.put("a", b"code")
+
+
+def test_a_process_first_removes_the_oldest_code_beyond_the_limit_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path))
+    for age, name in enumerate("abc"):
+        (tmp_path / f"{name * 64}.o").write_bytes(bytes(60))
+        os.utime(tmp_path / f"{name * 64}.o", (1000 - age, 1000 - age))
+    (tmp_path / "mine.o").write_bytes(bytes(1000))
+    monkeypatch.setattr(cache, "LARGEST", 100)
+    cache.put("new", b"code")  # 36 bytes with its sum, and the newest
+    assert cache.get("new") == b"code"
+    kept = [name for name in "abc" if (tmp_path / f"{name * 64}.o").exists()]
+    assert kept == ["a"] and (tmp_path / "mine.o").exists()
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def register(commands: Commands) -> None:
         "--search",
         type=count,
         metavar="K",
-        help="tune instead, at one length: K random settings an agent, side by side, the best first",
+        help="tune instead, at one length: K random settings per agent, side by side, the best first",
     )
     lengths.add_argument("--best", metavar="JSON", help="search among the best K of that search instead of random ones")
     lengths.add_argument(

@@ -5,6 +5,7 @@ A file is the SHA-256 of the code and the code; one that does not fit its sum is
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -68,8 +69,9 @@ def write(key: str, value: Any) -> None:
     put(key, json.dumps(value).encode())
 
 
+@functools.cache
 def _tidy(where: Path) -> None:
-    """Remove the oldest of our own files beyond the limit, which are those named by a sum."""
+    """Remove the oldest of our own files beyond the limit, which are those named by a sum; once per process."""
     ours = (f for f in where.glob("*.o") if re.fullmatch("[0-9a-f]{64}[.]o", f.name))
     kept = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in ours), reverse=True)
     total = 0

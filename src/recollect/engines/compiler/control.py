@@ -1,4 +1,4 @@
-"""Loops of the program itself: scans, and whiles that go on as long as some lane does."""
+"""Loops of the program itself: scans, and whiles that continue as long as some lane does."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -111,7 +111,7 @@ class Control(Lines):
         self.several[n.id] = [*carry, *stacked]
 
     def while_loop(self, n: Node) -> None:
-        """A loop that goes on while some lane has not finished; lanes that have keep what they have."""
+        """A loop that continues while some lane has not finished; lanes that have keep what they have."""
         w = self.w
         _, test, body, nc, nb = n.params
         fixed = [self.in_memory(i) for i in n.ins[: nc + nb]]

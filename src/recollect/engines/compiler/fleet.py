@@ -1,4 +1,4 @@
-"""Many runs of one compiled step: a run a vector lane, blocks of lanes over threads."""
+"""Many runs of one compiled step: one run per vector lane, blocks of lanes over threads."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class Fleet:
     Args:
         layout: of one run's state.
         runs: how many.
-        lanes: runs a block; the last block is filled up with copies of the last run.
+        lanes: runs per block; the last block is filled up with copies of the last run.
     """
 
     def __init__(self, layout: Layout, runs: int, lanes: int | None = None):

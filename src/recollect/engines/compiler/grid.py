@@ -1,4 +1,4 @@
-"""Many runs of compiled steps, one a thread: their states in a GPU's memory, and the programs that move them.
+"""Many runs of compiled steps, one per thread: their states in a GPU's memory, and the programs that move them.
 
 The device is one of `cuda_driver`, or anything else with its methods.
 """
@@ -57,7 +57,7 @@ COPIES = tuple(_copying(f"{way}{width}", width, way == "out") for way in ("in", 
 
 
 class GridProgram:
-    """A step on a device, one run a thread; knows no memory but that of its inputs.
+    """A step on a device, one run per thread; knows no memory but that of its inputs.
 
     Args:
         device: where.

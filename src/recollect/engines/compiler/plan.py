@@ -229,10 +229,6 @@ class Plan:
 
     # -- what is stored
 
-    def is_stored(self, n: Node) -> bool:
-        """Whether a node has a place in memory or a register of its own."""
-        return self.stored[n.id]
-
     def _needs_address(self, n: Node) -> Node | None:
         """The node that must be in memory so that places of ``n`` can be computed; None if it is."""
         while n.op == "reshape":

@@ -223,7 +223,7 @@ class Program:
 
 
 class Memory:
-    """The state of one run (or of one vector of runs) where compiled steps find it: two buffers an array."""
+    """The state of one run (or of one vector of runs) where compiled steps find it: two buffers per array."""
 
     def __init__(self, layout: Layout, lanes: int = 1):
         self.layout, self.lanes = layout, lanes

@@ -36,7 +36,7 @@ class ThreadWriter(Writer):
         super().__init__(BLOCK)
         self.written_out, self.late, self.alone = written_out, True, True
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
-        self.widths: dict[str, int] = {}  # name and bytes an element of those in the scratch space
+        self.widths: dict[str, int] = {}  # name and bytes per element of those in the scratch space
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
     def type(self, kind: str, wide: bool, types: dict[str, str] = TYPES) -> str:
@@ -156,7 +156,7 @@ class Kernel:
 
     name: str
     text: str
-    scratch: int  # bytes a block
+    scratch: int  # bytes per block
     own: int  # bytes that a thread has for itself
 
 

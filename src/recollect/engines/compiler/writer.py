@@ -1,6 +1,6 @@
 """LLVM's language, written down: values that are wide or not, scopes that loops open, memory, elementary steps.
 
-A value is *wide* if it differs along the vector, else a scalar. In lanes mode the vector is the runs, one a lane, and
+A value is *wide* if it differs along the vector, else a scalar. In lanes mode the vector is the runs, one per lane, and
 all that comes out of a run's memory is wide. With a single run the vector is the innermost loop of a kernel, and what
 does not depend on that loop is a scalar. Operations on scalars stay scalar; a scalar that meets a wide value is spread.
 
