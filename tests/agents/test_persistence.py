@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recollect.agents.general import GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
-from recollect.agents.persistence import BOUNDS, FADING, Persistence, Tried
+from recollect.agents.persistence import FADING, MOST, WORSE, Persistence, Tried
 from recollect.agents.trace_units import TraceUnits
 from recollect.envs.base import TimeStep
 
@@ -51,15 +51,31 @@ def test_the_formula_by_hand():
     np.testing.assert_allclose(tried.count, n, rtol=1e-5)
     np.testing.assert_allclose(tried.mean, m, rtol=1e-3)
     np.testing.assert_allclose(tried.variance, s, rtol=1e-3)
-    z = (m[1] - m[0]) / np.sqrt((n @ s) / n.sum() * (1 / n).sum())
-    np.testing.assert_allclose(chance(tried), 1 / (1 + np.exp(-2 * z)), rtol=1e-2)
+    z = (m[1] - m[0]) / np.sqrt((n @ s + (m[1] - m[0]) ** 2) / n.sum() * (1 / n).sum())
+    np.testing.assert_allclose(DEFAULT.advantage(tried), z, rtol=1e-2)
+    np.testing.assert_allclose(chance(tried), min(MOST, 1 / (1 + np.exp(-2 * z))), rtol=1e-2)
 
 
-@pytest.mark.parametrize(("better", "expected"), [(1.0, BOUNDS[1]), (-1.0, BOUNDS[0])])
-def test_the_way_that_returns_more_is_taken_and_the_other_not_given_up(better, expected):
+def test_the_way_that_returns_more_is_taken_and_fresh_numbers_are_not_given_up():
     rng = np.random.default_rng(1)
-    tried = after((k % 2, better * (k % 2) + 0.1 * rng.normal()) for k in range(60))
-    assert float(chance(tried)) == pytest.approx(expected)
+    tried = after((k % 2, 1.0 * (k % 2) + 0.1 * rng.normal()) for k in range(60))
+    assert float(chance(tried)) == pytest.approx(MOST)
+
+
+def test_kept_numbers_that_returned_less_are_given_up_for_good():
+    rng = np.random.default_rng(1)
+    worse = [(k % 2, -1.0 * (k % 2) + 0.1 * rng.normal()) for k in range(60)]
+    better = [(k % 2, 5.0 * (k % 2)) for k in range(200)]
+    assert float(DEFAULT.advantage(after(worse))) < WORSE
+    assert float(chance(after(worse))) == 0.0
+    assert float(chance(after(worse + better))) == 0.0
+    assert float(chance(after(better))) == pytest.approx(MOST)
+
+
+def test_two_episodes_prove_little():
+    """However far apart: z is 1 at most."""
+    assert float(DEFAULT.advantage(after([(False, 0.0), (True, -100.0)]))) == pytest.approx(-1.0)
+    assert float(chance(after([(False, 0.0), (True, -100.0)]))) > 0.1
 
 
 def test_episodes_that_all_return_the_same_say_nothing():
@@ -94,7 +110,7 @@ def test_bad_options_are_refused(options):
 
 
 SMALL = GeneralActorCritic(memory_size=2, units=TraceUnits(units=2), network=NormedNetwork((4,)))
-ALWAYS = Tried(*(jnp.array(x) for x in ([50.0, 50.0], [0.0, 9.0], [1.0, 1.0], 0.0, 50.0)))
+ALWAYS = Tried(*(jnp.array(x) for x in ([50.0, 50.0], [0.0, 9.0], [1.0, 1.0], 0.0, 50.0, False)))
 NEVER = ALWAYS._replace(mean=-ALWAYS.mean)
 
 

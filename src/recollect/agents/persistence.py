@@ -19,11 +19,11 @@ from recollect.agents.base import check_number, register, traced
 FADING = 0.98
 """What an episode still counts for after one more."""
 
-BOUNDS = (0.001, 0.9)
-"""Within which the chance of kept numbers stays, however much one way returned.
+MOST = 0.9
+"""Chance of kept numbers at most, however much more they returned."""
 
-Where a task is solved, an episode with kept numbers may unlearn it, one with fresh numbers costs little.
-"""
+WORSE = -3.0
+"""Once z is below this, numbers are fresh for good: an episode with kept ones may unlearn what is solved."""
 
 
 class Tried(NamedTuple):
@@ -34,6 +34,7 @@ class Tried(NamedTuple):
     variance: Array
     usual: Array  # mean return of all episodes of late
     episodes: Array  # that it is of
+    settled: Array  # whether numbers are fresh for good
 
 
 @register
@@ -44,7 +45,8 @@ class Persistence:
     .. math::
         z = \frac{m_1 - m_0}{\sqrt{s^2 (1/n_0 + 1/n_1)}}, \qquad P(\text{kept}) = \frac{1}{1 + e^{-2 z}}
 
-    symbols: n, m ↔ ``Tried.count``, ``Tried.mean`` of the two ways, fresh and kept; s² ↔ the variance within both.
+    symbols: n, m ↔ ``Tried.count``, ``Tried.mean`` of the two ways; s² ↔ the variance within both, as if
+    one more episode had been m_1 − m_0 off: a few episodes prove little, however alike they are.
 
     P is close to how likely it is, by what has been seen, that episodes with kept numbers return more (Thompson's rule,
     which has the normal distribution there). Returns are counted from what was usual at their time, so that a way tried
@@ -61,17 +63,20 @@ class Persistence:
 
     def init(self) -> Tried:
         """Nothing tried."""
-        return Tried(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), jnp.zeros(()))
+        return Tried(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), jnp.zeros(()), jnp.zeros((), bool))
+
+    def advantage(self, tried: Tried) -> Array:
+        """The z of the class; 0 while one way has not been tried."""
+        count, off = jnp.maximum(tried.count, 1e-3), tried.mean[1] - tried.mean[0]
+        within = (jnp.sum(count * tried.variance) + off * off) / jnp.sum(count)
+        error = jnp.sqrt(within * jnp.sum(1 / count))
+        least = 1e-6 * jnp.abs(tried.usual) + 1e-30  # of rounding
+        return jnp.where(jnp.all(tried.count > 0), off / jnp.maximum(error, least), 0.0)
 
     def chance(self, tried: Tried) -> Array:
         """That an episode is to have kept numbers; none before the first has ended, which may be endless."""
-        count = jnp.maximum(tried.count, 1e-3)
-        within = jnp.sum(count * tried.variance) / jnp.sum(count)
-        off, error = tried.mean[1] - tried.mean[0], jnp.sqrt(within * jnp.sum(1 / count))
-        least = 1e-6 * jnp.abs(tried.usual) + 1e-30  # of rounding
-        z = jnp.where(jnp.all(tried.count > 0), off / jnp.maximum(error, least), 0.0)
-        found = jnp.clip(jax.nn.sigmoid(2 * z), *BOUNDS)
-        return jnp.where(jnp.any(tried.count > 0), found, 0.0)
+        found = jnp.minimum(jax.nn.sigmoid(2 * self.advantage(tried)), MOST)
+        return jnp.where((tried.episodes > 0) & ~tried.settled, found, 0.0)
 
     def observe(self, tried: Tried, kept: Array, total: Array) -> Tried:
         """After an episode of this return; one too large for numbers is left out."""
@@ -84,6 +89,7 @@ class Persistence:
         off = more - tried.mean
         mean = tried.mean + share * off
         variance = tried.variance + share * (off * (more - mean) - tried.variance)
-        after = Tried(count, mean, variance, usual, episodes)
+        after = Tried(count, mean, variance, usual, episodes, tried.settled)
+        after = after._replace(settled=tried.settled | (self.advantage(after) < WORSE))
         finite = jnp.isfinite(usual) & jnp.all(jnp.isfinite(mean)) & jnp.all(jnp.isfinite(variance))
         return jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, tried)
