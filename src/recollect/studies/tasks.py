@@ -135,11 +135,19 @@ KINDS = (
 HELD_OUT = ("Acrobot", "RepeatPreviousMedium", "ConcentrationEasy", "MiniGrid-MemoryS9", "umbrella_length-10")
 """Never looked at while a default was picked; named before the first search."""
 
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "even-weights": {"memory.law": "uniform"},
+    "one-horizon": {"discounts": (0.95,)},
+    "fresh-chance": {"persistence.share": 0.0},
+}
+"""What is left out of the general agent, by the name that the board gives it then."""
+
 AGENTS: dict[str, dict[str, Any]] = {
     "general": {},
     "trace-units": {},
     "reservoir": {},
     "memoryless": {},
+    **ABLATIONS,
     "gru": {"width": 32, "learning_rate": 0.001, "discount": 0.95, "entropy": 0.003, "critic_output": "linear"},
     "gru-rtrl": {"width": 16, "learning_rate": 0.001, "discount": 0.95, "entropy": 0.003, "critic_output": "linear"},
     "paper": {"memory_size": 16},
