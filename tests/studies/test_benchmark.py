@@ -8,8 +8,8 @@ import pytest
 
 from recollect import cli
 from recollect.agents import named
-from recollect.studies import benchmark, ranges
-from recollect.studies.tasks import AGENTS, HELD_OUT, KINDS, NORMALIZED, TASKS
+from recollect.studies import benchmark, plots, ranges
+from recollect.studies.tasks import ABLATIONS, AGENTS, HELD_OUT, KINDS, NORMALIZED, TASKS
 from recollect.training import progress
 
 
@@ -198,4 +198,20 @@ def test_the_tasks_and_agents_hold_together():
     )
     assert sum(task.env.startswith("popgym-") for task in TASKS.values()) == 42
     for agent, options in AGENTS.items():
-        assert named.make(agent, **options) is not None
+        assert named.make("general" if agent in ABLATIONS else agent, **options) is not None
+    assert benchmark.chosen(None) == KINDS and benchmark.chosen(["t-maze-5"]) == ("t-maze-5",)
+    assert benchmark.chosen(("all",)) == tuple(TASKS)
+
+
+def test_what_is_left_out_of_the_general_agent_makes_another_agent():
+    agents = {agent: benchmark.made(agent) for agent in ("general", "trace-units", *ABLATIONS)}
+    assert len(set(agents.values())) == len(agents)
+    assert agents["one-horizon"].discounts == (0.95,) and agents["even-weights"].memory.law == "uniform"
+    assert agents["fresh-chance"].persistence.share == 0.0
+    assert benchmark.made("one-horizon", {"surprise": 0.2}).surprise == 0.2
+
+
+def test_the_picture_has_every_agent_however_many(tmp_path):
+    rows = [{"task": "t", "agent": agent, "steps": 100, "curve": [0.0, None, 1.0]} for agent in AGENTS]
+    assert len(AGENTS) > 8  # more than there are colours
+    assert plots.draw_benchmark(tmp_path / "board.png", rows).stat().st_size > 0

@@ -16,9 +16,8 @@ SHOWN = 5
 def _benchmark(args: argparse.Namespace) -> None:
     from recollect.store.provenance import plain
     from recollect.studies import benchmark, drawing, plots
-    from recollect.studies.tasks import KINDS
 
-    tasks, agents = args.tasks or KINDS, args.agents or ("general",)
+    tasks, agents = benchmark.chosen(args.tasks), args.agents or ("general",)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     check_out(args)
     if args.search is not None:
@@ -114,7 +113,7 @@ def register(commands: Commands) -> None:
     compare = commands.add_parser("benchmark", help="agents on tasks that ask for memory")
     suites = compare.add_subparsers(metavar="SUITE", required=True)
     suite = suites.add_parser("memory", help="the board: bsuite, popgym, MiniGrid, control and our own tasks")
-    suite.add_argument("--tasks", type=names, help="comma-separated (default: one of each kind)")
+    suite.add_argument("--tasks", type=names, help="comma-separated, or all (default: one of each kind)")
     suite.add_argument("--agents", type=names, help="comma-separated (default: general)")
     suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
     suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")

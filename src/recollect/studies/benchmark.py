@@ -18,7 +18,7 @@ from recollect.errors import RecollectError
 from recollect.store.interrupts import Interrupted
 from recollect.studies import ranges
 from recollect.studies.statistics import interquartile_mean, stratified_bootstrap
-from recollect.studies.tasks import ABLATIONS, AGENTS, NORMALIZED, TASKS, Task
+from recollect.studies.tasks import ABLATIONS, AGENTS, KINDS, NORMALIZED, TASKS, Task
 from recollect.training.online import Learner
 
 BLOCKS = 50
@@ -41,6 +41,11 @@ RANGES = {
     "episodic": ranges.MEMORY,
 }
 """What a search draws from, for each agent that can be tuned."""
+
+
+def chosen(tasks: Sequence[str] | None) -> tuple[str, ...]:
+    """The tasks that are asked for: those named, all of them by "all", one of each kind where nothing is said."""
+    return tuple(TASKS) if tasks is not None and list(tasks) == ["all"] else tuple(tasks or KINDS)
 
 
 def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
@@ -113,7 +118,7 @@ def search_units(
     check_search(tasks, agents, seeds)
     found = {}
     for task, agent in itertools.product(tasks, agents):
-        _made(agent, fixed)
+        made(agent, fixed)
         if best is not None:
             settings = ranges.best(Path(best), RANGES[agent], count, fixed, task=task, agent=agent)
         else:
@@ -156,7 +161,7 @@ def pair(
     task = TASKS[name]
     steps = max(BLOCKS * ROWS, int(task.steps * scale)) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
     learner = Learner(
-        _made(agent, changes),
+        made(agent, changes),
         task.env,
         seed=seeds[0],
         copies=len(seeds),
@@ -182,7 +187,7 @@ def pair(
     return [_row(name, task, agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]
 
 
-def _made(agent: str, changes: Mapping[str, Any]) -> Agent:
+def made(agent: str, changes: Mapping[str, Any] = MappingProxyType({})) -> Agent:
     """The board's agent of that name, with what a search changes."""
     return named.make("general" if agent in ABLATIONS else agent, **AGENTS[agent] | dict(changes))
 

@@ -1,5 +1,6 @@
 """Pictures of the paper's figures, of a benchmark and of an episode; those of the laboratory are in `lab_plots`."""
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,7 +182,7 @@ def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
     plt = pyplot()
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     agents = list(dict.fromkeys(row["agent"] for row in rows))
-    colours = dict(zip(agents, (MAGENTA, GREY, AQUA, COPPER, VIOLET, LIME, GOLD, CORN), strict=False))
+    colours = dict(zip(agents, itertools.cycle((MAGENTA, GREY, AQUA, COPPER, VIOLET, LIME, GOLD, CORN)), strict=False))
     columns = min(3, len(tasks))
     figure, axes = plt.subplots(
         -(-len(tasks) // columns),
