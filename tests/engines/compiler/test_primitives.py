@@ -173,6 +173,10 @@ PRODUCTS = {
     "batch": ("bij,bj->bi", (3, 4, 35), (3, 35)),
     "transposed": ("ji,jk->ki", (8, 3), (8, 5)),
     "two axes": ("ijk,kj->i", (4, 5, 6), (6, 5)),
+    "large": ("ij,jkl->ikl", (7, 40), (40, 11, 23)),  # blocks with their rows, some left over on every axis
+    "large, few rows": ("ij,jk->ik", (3, 34), (34, 256)),
+    "large, rows of two axes": ("jab,jk->akb", (33, 3, 5), (33, 260)),
+    "large batch": ("bij,bjk->bik", (2, 5, 40), (2, 40, 260)),
 }
 
 

@@ -15,6 +15,9 @@ IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
 JAM, SCALARS = 4, 16
 """Vectors, and scalars, of one reduction that are under way at once, so that none waits for the one before."""
 
+ROWS, LARGE = 4, 1 << 13
+"""Rows of a product of matrices at once, and from how many elements of the factor that they share it pays."""
+
 
 class Reductions(Nests):
     """Reductions, stored or where they are needed."""
@@ -189,32 +192,64 @@ class Reductions(Nests):
             self.buffers[n.id] = buffer
             return
         last = len(counts) - 1 if along is None else along
-        order = [k for k in range(len(counts)) if k != last]
+        self._reduce_in_blocks(n, buffer, groups, counts, last, along is not None)
+        self.buffers[n.id] = buffer
 
-        def write(fixed: dict[int, Index], variables: list[Index]) -> None:
-            places = [
-                self.spread(n.shape, groups, [v if k == last else fixed[k] for k in range(len(counts))])
-                for v in variables
-            ]
+    def _reduce_in_blocks(
+        self, n: Node, buffer: Buffer, groups: list, counts: list[int], last: int, vectors: bool
+    ) -> None:
+        """Several neighbours along the axis ``last`` at once, as vectors or not.
+
+        Where one factor is the same for every row, blocks come first and rows within them: what a block reads of that
+        factor stays in the nearest cache, and each vector of it is loaded once for `ROWS` rows.
+        """
+        w, partial = self.w, n.params[2]
+        order = [k for k in range(len(counts)) if k != last]
+        rows = order[-1] if vectors and self._shares_rows(n, groups, counts, order, last) else None
+
+        def write(fixed: dict[int, Index], variables: list[Index], row: int | None = None, many: int = 1) -> None:
+            places = []
+            for k in range(many):
+                own = fixed if row is None else {**fixed, row: affine.add(fixed[row], affine.number(k))}
+                places += [
+                    self.spread(n.shape, groups, [v if d == last else own[d] for d in range(len(counts))])
+                    for v in variables
+                ]
             for at, value in zip(places, self.reduce_many(n, places), strict=True):
                 w.store(buffer, affine.linear(n.shape, at), value)
 
+        def within(fixed: dict[int, Index], variables: list[Index]) -> None:
+            """The rows of one block."""
+            if len(fixed) < len(order) - 1:
+                with w.loop(counts[order[len(fixed)]]) as i:
+                    within({**fixed, order[len(fixed)]: i}, variables)
+                return
+            assert rows is not None
+            whole = counts[rows] - counts[rows] % ROWS
+            if whole:
+                with w.loop(whole, ROWS) as i:
+                    write({**fixed, rows: i}, variables, rows, ROWS)
+            if counts[rows] > whole:
+                with w.loop(1) as i:
+                    write({**fixed, rows: affine.add(i, affine.number(whole))}, variables, rows, counts[rows] - whole)
+
         def block(fixed: dict[int, Index]) -> None:
-            unit = 1 if along is None else VECTOR
-            vectors = counts[last] // unit
-            jam = min(SCALARS if along is None and not partial else JAM, vectors)
-            many = vectors - vectors % jam if jam else 0
+            unit = VECTOR if vectors else 1
+            number = counts[last] // unit
+            jam = min(SCALARS if not vectors and not partial else JAM, number)
+            many = number - number % jam if jam else 0
+            do = write if rows is None else within
             if many:
-                with w.loop(many * unit, jam * unit, vector=along is not None) as i:
-                    write(fixed, [affine.add(i, affine.number(k * unit)) for k in range(jam)])
-            rest, start = vectors - many, many * unit
+                with w.loop(many * unit, jam * unit, vector=vectors) as i:
+                    do(fixed, [affine.add(i, affine.number(k * unit)) for k in range(jam)])
+            rest, start = number - many, many * unit
             if rest:
-                with w.loop(1, vector=along is not None) as i:
-                    write(fixed, [affine.add(i, affine.number(start + k * unit)) for k in range(rest)])
-            tail = counts[last] - vectors * unit
+                with w.loop(1, vector=vectors) as i:
+                    do(fixed, [affine.add(i, affine.number(start + k * unit)) for k in range(rest)])
+            tail = counts[last] - number * unit
             if tail:
                 with w.loop(1, vector=True, mask=ramp_mask(VECTOR, tail)) as i:
-                    write(fixed, [affine.add(i, affine.number(vectors * unit))])
+                    do(fixed, [affine.add(i, affine.number(number * unit))])
 
         def nest(fixed: dict[int, Index]) -> None:
             if len(fixed) < len(order):
@@ -224,8 +259,23 @@ class Reductions(Nests):
                 return
             block(fixed)
 
-        nest({})
-        self.buffers[n.id] = buffer
+        if rows is None:
+            nest({})
+        else:
+            block({})
+
+    def _shares_rows(self, n: Node, groups: list, counts: list[int], order: list[int], last: int) -> bool:
+        """Whether a product of matrices is large, and what it reads along vectors is the same for all rows."""
+        if len(n.ins) != 2 or not order or counts[last] * math.prod(self._reduced(n)) < LARGE:
+            return False
+        names = [f"%axis{k}" for k in range(len(counts))]
+        at = self.spread(n.shape, groups, [affine.variable(v) for v in names])
+        zeros = [affine.ZERO] * len(self._reduced(n))
+        for i in n.ins:
+            found = [p for p, _ in self._trace(i, self._inner(n, at, zeros))]
+            if any(affine.factor(p, names[last]) for p in found):
+                return not any(affine.factor(p, names[k]) for p in found for k in order)
+        return False
 
     def _reduce_in_lanes(self, n: Node, buffer: Buffer) -> None:
         """`JAM` neighbours at once along the last axis; partial sums are side by side already, and go one by one."""
