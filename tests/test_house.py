@@ -138,7 +138,6 @@ MODULE, FUNCTION = 500, 60  # lines at most; of a function without its docstring
 KERNELS = {
     ("reservoir/passes.py", "pass_linear"),  # one pass over memory, compiled by Numba as a whole
     ("engines/compiler/kernels.py", "kernel"),  # emits one loop: what it shares is the loop's own state
-    ("engines/compiler/reductions.py", "reduction"),
 }
 """Functions that may be longer, and why each is."""
 

@@ -63,8 +63,6 @@ def test_old_spellings_give_a_hint(old, new, capsys):
         ["bench"],
         ["bench", "reservoir", "--items", "0"],
         ["bench", "train", "--skip", "eager"],
-        ["benchmark", "memory", "--tasks", ""],
-        ["sample", "data.csv", "--columns", " , "],
     ],
 )
 def test_wrong_commands(arguments, capsys):

@@ -211,6 +211,12 @@ def test_what_is_left_out_of_the_general_agent_makes_another_agent():
     assert benchmark.made("one-horizon", {"surprise": 0.2}).surprise == 0.2
 
 
+@pytest.mark.parametrize("option", ["--tasks", "--agents"])
+def test_an_empty_list_is_refused_and_not_the_default(option, capsys):
+    assert cli.main(["benchmark", "memory", option, ","]) == 1
+    assert "names are separated by commas" in capsys.readouterr().err
+
+
 def test_the_picture_has_every_agent_however_many(tmp_path):
     rows = [{"task": "t", "agent": agent, "steps": 100, "curve": [0.0, None, 1.0]} for agent in AGENTS]
     assert len(AGENTS) > 8  # more than there are colours

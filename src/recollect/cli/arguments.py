@@ -49,11 +49,8 @@ def multiple(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names, comma-separated, at least one."""
-    found = tuple(name for part in text.split(",") if (name := part.strip()))
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} names nothing; names are separated by commas")
-    return found
+    """Names, comma-separated."""
+    return tuple(name for name in text.split(",") if name)
 
 
 def setting(text: str) -> tuple[str, object]:

@@ -17,7 +17,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     from recollect.store.provenance import plain
     from recollect.studies import benchmark, drawing, plots
 
-    tasks, agents = benchmark.chosen(args.tasks), args.agents or ("general",)
+    tasks, agents = benchmark.chosen(args.tasks), ("general",) if args.agents is None else args.agents
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     check_out(args)
     if args.search is not None:

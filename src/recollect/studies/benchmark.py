@@ -45,7 +45,9 @@ RANGES = {
 
 def chosen(tasks: Sequence[str] | None) -> tuple[str, ...]:
     """The tasks that are asked for: those named, all of them by "all", one of each kind where nothing is said."""
-    return tuple(TASKS) if tasks is not None and list(tasks) == ["all"] else tuple(tasks or KINDS)
+    if tasks is None:
+        return KINDS
+    return tuple(TASKS) if list(tasks) == ["all"] else tuple(tasks)
 
 
 def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
@@ -55,6 +57,8 @@ def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
             f"{len(seeds)} seeds from {seeds.start} on: at least one is needed, all from 0 to {LAST_SEED}"
         )
     for kind, names, known in (("task", tasks, TASKS), ("agent", agents, AGENTS)):
+        if not names:
+            raise RecollectError(f"at least one {kind} is needed; names are separated by commas")
         for name in names:
             if name not in known:
                 raise RecollectError(f"no {kind} {name!r}; there are {', '.join(known)}")

@@ -1,6 +1,8 @@
 """Reductions in a fixed order: one sum after another, or partial sums side by side that are added as a tree."""
 
+import functools
 import math
+from collections.abc import Callable
 
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
@@ -234,22 +236,8 @@ class Reductions(Nests):
                     write({**fixed, rows: affine.add(i, affine.number(whole))}, variables, rows, counts[rows] - whole)
 
         def block(fixed: dict[int, Index]) -> None:
-            unit = VECTOR if vectors else 1
-            number = counts[last] // unit
-            jam = min(SCALARS if not vectors and not partial else JAM, number)
-            many = number - number % jam if jam else 0
-            do = write if rows is None else within
-            if many:
-                with w.loop(many * unit, jam * unit, vector=vectors) as i:
-                    do(fixed, [affine.add(i, affine.number(k * unit)) for k in range(jam)])
-            rest, start = number - many, many * unit
-            if rest:
-                with w.loop(1, vector=vectors) as i:
-                    do(fixed, [affine.add(i, affine.number(start + k * unit)) for k in range(rest)])
-            tail = counts[last] - number * unit
-            if tail:
-                with w.loop(1, vector=True, mask=ramp_mask(VECTOR, tail)) as i:
-                    do(fixed, [affine.add(i, affine.number(number * unit))])
+            jam = SCALARS if not vectors and not partial else JAM
+            self._neighbours(counts[last], jam, vectors, functools.partial(write if rows is None else within, fixed))
 
         def nest(fixed: dict[int, Index]) -> None:
             if len(fixed) < len(order):
@@ -263,6 +251,22 @@ class Reductions(Nests):
             nest({})
         else:
             block({})
+
+    def _neighbours(self, count: int, jam: int, vectors: bool, body: Callable[[list[Index]], None]) -> None:
+        """Loops along one axis, ``jam`` vectors or elements at once, the last vector masked."""
+        w, unit = self.w, VECTOR if vectors else 1
+        number = count // unit
+        jam = min(jam, number)
+        many = number - number % jam if jam else 0
+        if many:
+            with w.loop(many * unit, jam * unit, vector=vectors) as i:
+                body([affine.add(i, affine.number(k * unit)) for k in range(jam)])
+        if number > many:
+            with w.loop(1, vector=vectors) as i:
+                body([affine.add(i, affine.number(k * unit)) for k in range(many, number)])
+        if tail := count - number * unit:
+            with w.loop(1, vector=True, mask=ramp_mask(VECTOR, tail)) as i:
+                body([affine.add(i, affine.number(number * unit))])
 
     def _shares_rows(self, n: Node, groups: list, counts: list[int], order: list[int], last: int) -> bool:
         """Whether a product of matrices is large, and what it reads along vectors is the same for all rows."""
