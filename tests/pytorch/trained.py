@@ -39,9 +39,8 @@ def started(agent, size=4, actions=3):
     state = made()
     if isinstance(agent, GeneralActorCritic):
         seen = Moments(jnp.linspace(-1.0, 1.0, size), jnp.linspace(0.0, 3.0, size), jnp.array(9.0))
-        seen_of_ways = (
-            jnp.array(x) for x in ([9.0, 5.0], [1.0, 1.1], [0.5, 0.5], 1.0, 9.0, False)
-        )  # kept in about half
+        # Of the two ways, such that numbers are kept in about half of the episodes.
+        seen_of_ways = (jnp.array(x) for x in ([9.0, 5.0], [1.0, 1.1], [0.5, 0.5], 1.0, 9.0, False))
         tried = Tried(*seen_of_ways)
         state = state._replace(scales=state.scales._replace(observation=seen), tried=tried)
     return state

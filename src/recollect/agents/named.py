@@ -38,6 +38,9 @@ NAMES: dict[str, tuple[type[Agent], dict[str, Any]]] = {
     "trace-units": (GeneralActorCritic, {"memory": EpisodeMemory("none")}),
     "reservoir": (GeneralActorCritic, {"units": _NO_UNITS}),
     "memoryless": (GeneralActorCritic, {"units": _NO_UNITS, "memory": EpisodeMemory("none")}),
+    "even-weights": (GeneralActorCritic, {"memory": EpisodeMemory("uniform")}),
+    "one-horizon": (GeneralActorCritic, {"discounts": (0.95,)}),
+    "fresh-chance": (GeneralActorCritic, {"persistence": Persistence(0.0)}),
     "paper": (EpisodicActorCritic, PRESETS["paper"]),
     "episodic": (EpisodicActorCritic, {}),
     "fifo": (EpisodicActorCritic, {"memory": "fifo"}),
@@ -47,7 +50,8 @@ NAMES: dict[str, tuple[type[Agent], dict[str, Any]]] = {
     "gru-truncated": (RecurrentActorCritic, {"window": 8}),
     "gru-rtrl": (RealTimeActorCritic, {}),
 }
-"""general: the default; trace-units and reservoir: with one of its two kinds of memory, memoryless: with neither.
+"""general: the default; trace-units and reservoir: with one of its two kinds of memory, memoryless: with neither;
+even-weights: write weights are not learned; one-horizon: .95 alone; fresh-chance: numbers that draw actions are not kept.
 paper, episodic: the paper's agent by its presets; fifo, uniform, none: with another memory. gru: gradients through the
 last 128 steps, which is the whole episode in all but long ones; gru-truncated: through 8; gru-rtrl: carried forward
 instead of back, through the whole episode, however long."""

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from recollect.agents import named
-from recollect.agents.base import Agent
 from recollect.errors import RecollectError
 from recollect.store.interrupts import Interrupted
 from recollect.studies import ranges
 from recollect.studies.statistics import interquartile_mean, stratified_bootstrap
-from recollect.studies.tasks import ABLATIONS, AGENTS, KINDS, NORMALIZED, TASKS, Task
+from recollect.studies.tasks import AGENTS, KINDS, NORMALIZED, TASKS, Task
 from recollect.training.online import Learner
 
 BLOCKS = 50
@@ -122,7 +121,7 @@ def search_units(
     check_search(tasks, agents, seeds)
     found = {}
     for task, agent in itertools.product(tasks, agents):
-        made(agent, fixed)
+        named.make(agent, **AGENTS[agent] | fixed)
         if best is not None:
             settings = ranges.best(Path(best), RANGES[agent], count, fixed, task=task, agent=agent)
         else:
@@ -165,7 +164,7 @@ def pair(
     task = TASKS[name]
     steps = max(BLOCKS * ROWS, int(task.steps * scale)) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
     learner = Learner(
-        made(agent, changes),
+        named.make(agent, **AGENTS[agent] | dict(changes)),
         task.env,
         seed=seeds[0],
         copies=len(seeds),
@@ -189,11 +188,6 @@ def pair(
     learner.close()
     seconds = (time.monotonic() - start) / len(seeds)
     return [_row(name, task, agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]
-
-
-def made(agent: str, changes: Mapping[str, Any] = MappingProxyType({})) -> Agent:
-    """The board's agent of that name, with what a search changes."""
-    return named.make("general" if agent in ABLATIONS else agent, **AGENTS[agent] | dict(changes))
 
 
 def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
