@@ -51,7 +51,7 @@ NAMES: dict[str, tuple[type[Agent], dict[str, Any]]] = {
     "gru-rtrl": (RealTimeActorCritic, {}),
 }
 """general: the default; trace-units and reservoir: with one of its two kinds of memory, memoryless: with neither;
-even-weights: write weights are not learned; one-horizon: .95 alone; fresh-chance: numbers that draw actions are not kept.
+even-weights: write weights are not learned; one-horizon: .95 alone; fresh-chance: without steady chance.
 paper, episodic: the paper's agent by its presets; fifo, uniform, none: with another memory. gru: gradients through the
 last 128 steps, which is the whole episode in all but long ones; gru-truncated: through 8; gru-rtrl: carried forward
 instead of back, through the whole episode, however long."""
