@@ -19,7 +19,7 @@ from recollect.agents.base import Agent, TimeStep, Turn, check_number, register,
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
 from recollect.agents.networks import NormedNetwork
-from recollect.agents.optimizers import BoundedRMS, Optimizer
+from recollect.agents.optimizers import BoundedRMS, Optimizer, moved_by
 from recollect.agents.persistence import Persistence, Tried
 from recollect.agents.reopening import Reached, Reopening
 from recollect.agents.scaling import Moments
@@ -318,9 +318,8 @@ class GeneralActorCritic(Agent):
             jax.tree.map(lambda z: error * z, traces.write),
         )
         steps, optimizers = self._steps(directions, traces, errors, error, state.optimizers)
-        # One sum over all that moves: it is finite only if every number in it is.
-        moved_by = sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves((steps, optimizers)))
-        finite = jnp.isfinite(moved_by) & jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
+        finite = jnp.isfinite(sum(map(moved_by, steps, optimizers)))
+        finite &= jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
         moves = jnp.logical_and(finite, active)
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
 
