@@ -16,6 +16,7 @@ from recollect.agents.optimizers import BoundedRMS
 from recollect.agents.persistence import Persistence
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.agents.reopening import Reopening
 from recollect.agents.trace_units import TraceUnits
 from recollect.errors import FileError
 
@@ -27,7 +28,16 @@ CLASSES: dict[str, type[Agent]] = {
 }
 
 PARTS: dict[str, type] = {
-    cls.__name__: cls for cls in (BoundedRMS, Convolution, EpisodeMemory, NormedNetwork, Persistence, TraceUnits)
+    cls.__name__: cls
+    for cls in (
+        BoundedRMS,
+        Convolution,
+        EpisodeMemory,
+        NormedNetwork,
+        Persistence,
+        Reopening,
+        TraceUnits,
+    )
 }
 """What agents are made of and a file can hold: by name, with numbers, names and lists of them for options."""
 

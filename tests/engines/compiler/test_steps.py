@@ -9,9 +9,12 @@ import pytest
 
 from engines.compiler.compared import in_lanes, inputs_of, numbers, recommended
 from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
+from recollect.agents.general import GeneralActorCritic
+from recollect.agents.networks import NormedNetwork
 from recollect.agents.realtime import RealTimeActorCritic
+from recollect.agents.trace_units import TraceUnits
 from recollect.engines import compiled, compiled_host, loop
-from recollect.engines.compiler import cache, fleet
+from recollect.engines.compiler import Step, cache, fleet
 from recollect.engines.compiler.emission import entered
 from recollect.engines.compiler.writer import Writer
 from recollect.engines.host import RECENT, Host, blank_rows
@@ -37,6 +40,10 @@ PAIRS = {
     ),
     "backpropagation": (RecurrentActorCritic(width=5), TMaze(length=4)),
     "real time": (RealTimeActorCritic(width=5), TMaze(length=4)),
+    "general": (
+        GeneralActorCritic(4, network=NormedNetwork((18, 5)), units=TraceUnits(3)),
+        SecretInformant(length=4, actions=2),
+    ),
 }
 LIMITS = (10**6, 10**5, 40, 10**6)
 RUNS, STEPS, LANES = 3, 1000, 4
@@ -62,6 +69,21 @@ def _compiled(agent, env, states, lanes, steps, often=True):
     """States, with a leading axis, so many steps later."""
     step = compiled.steps_of(jax.tree.structure(agent), env, compiled.LEAST_BINS).step
     return numbers(in_lanes(step, states, inputs_of(agent, LIMITS), steps, lanes=lanes, often=often))
+
+
+def test_between_loops_only_what_the_later_one_needs_is_in_memory():
+    """The scale and the direction of a step stay in their loop, and their product is what the second one reads."""
+
+    def step(state, x):
+        weight, mean = state
+        direction = jnp.tanh(x) * x
+        mean = mean + 0.1 * (direction * direction - mean)
+        scale = 1 / (jnp.sqrt(mean) + 1e-3)
+        rate = 0.1 / jnp.maximum(1.0, jnp.sum(scale * jnp.abs(x)))
+        return (weight + rate * (scale * direction), mean), ()
+
+    like = np.zeros(2000, np.float32)
+    assert [size for _, size in Step(step, (like, like), (like,)).write(Writer(1), [False]).scratch] == [8000]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.control import Control
 from recollect.engines.compiler.elements import Place
-from recollect.engines.compiler.graph import PARTS, Node
+from recollect.engines.compiler.graph import PARTS, Node, starts_anew
 from recollect.engines.compiler.nests import of_operands
 from recollect.engines.compiler.plan import (
     Item,
@@ -46,7 +46,6 @@ class Kernels(Control):
             return
         maps = [n for n in item.nodes if n.op != "reduce"]
         totals = [n for n in item.nodes if n.op == "reduce"]
-        buffers = {n.id: self.place_for(n) for n in maps}
 
         def trace(at: Place) -> list[tuple[Index, bool]]:
             inputs = [(n, at) for n in maps]
@@ -55,15 +54,18 @@ class Kernels(Control):
                 found += self.accesses([(of_operands(n), at)])
             return found
 
-        groups = self.merged(space, trace)
+        partial = [n for n in totals if n.params[2]]
+        anew = bool(partial) and starts_anew(space)
+        groups = self.merged(space, trace, anew)
         sizes = [math.prod(space[d] for d in g) for g in groups]
         single = w.lanes == 1
         vector = single and sizes[-1] >= 4
-        partial = [n for n in totals if n.params[2]]
         apart = []  # sums whose order needs another loop, after this one: they may read what it stores
-        if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0)):
+        if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0 or anew)):
             apart = partial
             totals = [n for n in totals if n not in partial]
+        passing = set() if apart else self.plan.passing
+        buffers = {n.id: self.place_for(n) for n in maps if n.id not in passing}
         slots = {n.id: (w.slot(n.dtype, vector or not single), self._neutral(n)) for n in totals}
         for slot, neutral in slots.values():
             w.put(slot, w.widen(neutral) if vector or not single else neutral)
@@ -93,8 +95,7 @@ class Kernels(Control):
             self.vector_loops(sizes, body)
         else:
             self.loops(sizes, body, cost)
-        for n in maps:
-            self.buffers[n.id] = buffers[n.id]
+        self.buffers.update(buffers)
         for n in totals:
             result = w.get(slots[n.id][0], n.dtype, vector or not single)
             if vector:

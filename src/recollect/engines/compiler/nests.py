@@ -79,14 +79,20 @@ class Nests:
             inside(n, at)
         return found
 
-    def merged(self, shape: Sequence[int], trace: Callable[[Place], list[tuple[Index, bool]]]) -> list[tuple[int, ...]]:
-        """Neighbouring axes that every access runs through as one: groups of axes, outermost first."""
+    def merged(
+        self, shape: Sequence[int], trace: Callable[[Place], list[tuple[Index, bool]]], rows: bool = False
+    ) -> list[tuple[int, ...]]:
+        """Neighbouring axes that every access runs through as one: groups of axes, outermost first.
+
+        ``rows``: the last axis stays alone.
+        """
         names = [f"%axis{d}" for d in range(len(shape))]
         found = trace(tuple(affine.variable(v) for v in names))
         groups: list[tuple[int, ...]] = []
         for d in range(len(shape)):
             last = next((k for k in reversed(groups[-1]) if shape[k] > 1), groups[-1][-1]) if groups else None
-            if last is not None and self._joins(found, names, shape, last, d):
+            alone = rows and d == len(shape) - 1
+            if last is not None and not alone and self._joins(found, names, shape, last, d):
                 groups[-1] = (*groups[-1], d)
             else:
                 groups.append((d,))

@@ -5,13 +5,14 @@ computed again wherever an element of it is needed; a cost model decides. Stored
 index space that write several arrays and take several reductions at once.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from recollect.engines.compiler import fusion
 from recollect.engines.compiler.functions import COST
+from recollect.engines.compiler.fusion import Item
 from recollect.engines.compiler.graph import PARTS, VIEWS, Graph, Node
 
 STORED_OPS = frozenset(
@@ -28,6 +29,9 @@ RECOMPUTE = 30
 
 LEAST_PRODUCT, MOST_RESULTS = 512, 512
 """In lanes, products of matrices with at least so many terms and at most so many results are stored."""
+
+FEW_TERMS = 4
+"""A sum along an axis of at most so many elements is written out."""
 
 FEW_ROWS = 4
 """A scatter to at most so many places is a choice in each element, one to more of them writes to those places."""
@@ -78,7 +82,9 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
                 made = graph.elementwise("fma", first, right[1], ins[0])
         elif n.op == "reduce" and n.params[0] == "sum" and n.dtype == "f":
             pair = product(n.ins[0])
-            if pair:
+            if math.prod(n.ins[0].shape[a] for a in n.params[1]) <= FEW_TERMS and len(n.params[1]) == 1:
+                made = _written_out(graph, pair or ins, n)
+            elif pair:
                 made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
         elif sums and n.op == "reduce" and n.params[0] == "and" and n.ins[0].op == "is_finite":
             x = new[n.ins[0].ins[0].id]
@@ -93,6 +99,18 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
                 made = graph.make("update_many", ins, n.shape, n.dtype, n.params)
         new[n.id] = made or graph.make(n.op, ins, n.shape, n.dtype, n.params)
     return [new[n.id] for n in outs]
+
+
+def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node:
+    """A sum of few terms along one axis, term after term: it is then computed in the loop that needs it."""
+    axis, shape = n.params[1][0], n.ins[0].shape
+    total = graph.bcast(graph.const(np.float32(0)), n.shape, ())
+    for k in range(shape[axis]):
+        first = [k if d == axis else 0 for d in range(len(shape))]
+        end = [k + 1 if d == axis else s for d, s in enumerate(shape)]
+        term = [graph.reshape(graph.slice(f, first, end), n.shape) for f in factors]
+        total = graph.elementwise("fma", *term, total) if len(term) == 2 else graph.elementwise("add", total, *term)
+    return total
 
 
 def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) -> list[Node]:
@@ -195,14 +213,6 @@ def reachable(outs: Sequence[Node]) -> list[Node]:
     return order
 
 
-@dataclasses.dataclass
-class Item:
-    """One thing to emit: a kernel (a loop over ``space`` with all its members), or one node that has its own way."""
-
-    nodes: list[Node]
-    space: tuple[int, ...] | None = None  # of a kernel
-
-
 class Plan:
     """What is stored, and the order of emission.
 
@@ -225,7 +235,10 @@ class Plan:
         self._decide()
         self._find_repairs()
         self.items = self._schedule()
-        self._postpone()
+        if fusion.narrow(self):
+            self.items = self._schedule()
+        fusion.postpone(self)
+        self.passing = fusion.passing(self)
 
     # -- what is stored
 
@@ -430,33 +443,6 @@ class Plan:
             at[n.id] = place
         items += [Item([n]) for n in later]
         return items
-
-    def _postpone(self) -> None:
-        """Move arrays to the loop that reads them first, if it then need not load them and no other must load more."""
-        needs = {n.id: self.needs(n) for item in self.items for n in item.nodes}
-        at = {n.id: k for k, item in enumerate(self.items) for n in item.nodes}
-        readers: dict[int, list[tuple[int, bool]]] = {}
-        for user, found in needs.items():
-            for m, (_, same) in found.items():
-                readers.setdefault(m, []).append((user, same))
-        for n in reversed(self.order):
-            k = at.get(n.id, -1)
-            if k < 0 or n.op == "reduce" or self.items[k].space is None or n.id not in readers:
-                continue
-            first = min(at[user] for user, _ in readers[n.id])
-            here, there = self.items[k], self.items[first]
-            if first <= k or there.space != here.space:
-                continue
-            if not all(same for user, same in readers[n.id] if at[user] == first):
-                continue
-            reads = self.reads(n)
-            rest = set().union(*(self.reads(m) for m in here.nodes if m is not n))
-            new = set().union(*(self.reads(m) for m in there.nodes))
-            if len(reads & rest) <= 1 + len(reads & new):
-                here.nodes.remove(n)
-                there.nodes.insert(0, n)
-                at[n.id] = first
-        self.items = [item for item in self.items if item.nodes]
 
     def reads(self, n: Node) -> set[int]:
         """Leaves and stored arrays among what an element needs."""

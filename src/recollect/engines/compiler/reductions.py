@@ -7,7 +7,7 @@ from collections.abc import Callable
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
-from recollect.engines.compiler.graph import PARTS, Node, node
+from recollect.engines.compiler.graph import PARTS, Node, node, starts_anew
 from recollect.engines.compiler.nests import Nests
 from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value, ramp_mask
 from recollect.engines.compiler.writer import Writer
@@ -79,12 +79,12 @@ class Reductions(Nests):
         return [w.get(slot, n.dtype, wide) for slot in slots]
 
     def _in_parts(self, n: Node, places: list[Place]) -> list[Value]:
-        """Sums as `PARTS` sums side by side, element k of row-major order in sum k mod `PARTS`, added as a tree."""
+        """Sums as `PARTS` sums side by side, which are added as a tree."""
         w, sizes = self.w, self._reduced(n)
         trace = lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))]  # noqa: E731
-        groups = self.merged(sizes, trace)
+        groups = self.merged(sizes, trace, starts_anew(sizes))
         counts = [math.prod(sizes[d] for d in g) for g in groups]
-        if len(counts) > 1 and counts[-1] % PARTS:
+        if len(counts) > 1 and counts[-1] % PARTS and not starts_anew(sizes):
             return [self._in_parts_slowly(n, at) for at in places]
         if w.lanes == 1 and w.scope.vector is None:
             return self._in_parts_along(n, places, sizes, groups, counts)
