@@ -1,6 +1,6 @@
 """The run folder: what was asked, what came of it, and how to resume it; readable without recollect.
 
-``config.json``: the experiment, hyperparameters, seeds, command and versions. ``metrics.jsonl``: one line a completed
+``config.json``: the experiment, hyperparameters, seeds, command and versions. ``metrics.jsonl``: one line per completed
 bin of episodes, appended as it comes. ``status.json``: "running", "finished", "interrupted" or "failed", and the steps
 each seed took. ``log.jsonl``: what happened to the run and when: begun, resumed, went back a checkpoint, failed.
 ``checkpoints/GROUP/checkpoint-NUMBER/``: see ``recollect.store.checkpoints``; a group is what trains in one loop.
