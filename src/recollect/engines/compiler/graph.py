@@ -297,5 +297,5 @@ Element k of a row goes to sum k mod `PARTS`; of rows shorter than that, element
 
 
 def starts_anew(sizes: Sequence[int]) -> bool:
-    """Whether each row of a sum over axes of these sizes begins with the first partial sum, whatever the last row did."""
+    """Whether each row of a sum over axes of these sizes begins with the first partial sum, whatever came before."""
     return sizes[-1] >= PARTS and sizes[-1] % PARTS != 0
