@@ -5,14 +5,16 @@ that multiplied them: how far the last step would have gone is what the bound be
 """
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from recollect.agents.base import check_number, register, traced
+
+if TYPE_CHECKING:  # at run time the user brings it, with the transformation
+    import optax
 
 
 class Optimizer(Protocol):
@@ -127,10 +129,11 @@ def moved_by(steps: Any, state: Any) -> Array:
 class Optax:
     """Any transformation of optax as an optimizer: it is given the direction alone, as what to go along.
 
+    >>> import optax
     >>> optimizer = Optax(optax.adam(1e-3))
     """
 
-    transformation: optax.GradientTransformation
+    transformation: "optax.GradientTransformation"
 
     def init(self, params: Any) -> Any:
         """The transformation's own state."""
