@@ -13,25 +13,13 @@ import numpy as np
 from recollect.engines.compiler import fusion
 from recollect.engines.compiler.functions import COST
 from recollect.engines.compiler.fusion import Item
-from recollect.engines.compiler.graph import PARTS, VIEWS, Graph, Node
-
-STORED_OPS = frozenset(
-    {"concat", "cumulative", "arg", "loop", "sort", "part", "scatter_many", "update_many"}
-    | {"scatter_in_place", "update_in_place"}
-)
-"""Operations whose results always lie in memory."""
-
-OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"})
-"""Operations at computed places, computed element by element."""
+from recollect.engines.compiler.graph import OPAQUE, PARTS, STORED_OPS, VIEWS, Graph, Node
 
 RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
 
 LEAST_PRODUCT, MOST_RESULTS = 512, 512
 """In lanes, products of matrices with at least so many terms and at most so many results are stored."""
-
-FEW_TERMS = 4
-"""A sum along an axis of at most so many elements is written out."""
 
 FEW_ROWS = 4
 """A scatter to at most so many places is a choice in each element, one to more of them writes to those places."""
@@ -82,7 +70,7 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
                 made = graph.elementwise("fma", first, right[1], ins[0])
         elif n.op == "reduce" and n.params[0] == "sum" and n.dtype == "f":
             pair = product(n.ins[0])
-            if math.prod(n.ins[0].shape[a] for a in n.params[1]) <= FEW_TERMS and len(n.params[1]) == 1:
+            if math.prod(n.ins[0].shape[a] for a in n.params[1]) <= fusion.FEW_TERMS and len(n.params[1]) == 1:
                 made = _written_out(graph, pair or ins, n)
             elif pair:
                 made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
@@ -234,6 +222,7 @@ class Plan:
         self.repairs: dict[int, Node] = {}  # output -> what is written in its place first
         self._decide()
         self._find_repairs()
+        self.layered = fusion.layered(self.order, self.users) if lanes == 1 else set()
         self.items = self._schedule()
         if fusion.narrow(self):
             self.items = self._schedule()
@@ -377,6 +366,7 @@ class Plan:
         def inner(m: Node, same: bool) -> None:
             for k, i in enumerate(m.ins):
                 keeps = m.op not in VIEWS and m.op not in STORED_OPS and m.op != "reduce"
+                keeps = keeps or fusion.is_layer(m) or fusion.is_repeated(m)
                 if m.op in OPAQUE:
                     keeps = k == 0 and m.op in ("scatter", "dynamic_update_slice")
                 visit(i, same and keeps)
@@ -404,6 +394,8 @@ class Plan:
             return None
         if n.op == "reduce":
             return n.ins[0].shape if self.is_total(n) else None
+        if n.id in self.layered:
+            return n.shape[1:]
         return n.shape if n.shape != () else None
 
     def _schedule(self) -> list[Item]:
