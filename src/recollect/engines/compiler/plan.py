@@ -6,7 +6,7 @@ index space that write several arrays and take several reductions at once.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -115,6 +115,40 @@ def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) 
         if o.op in kinds and o.ins[0] is leaf and uses[leaf.id] == 1 and uses[o.id] == 1:
             new[k] = graph.make(f"{kinds[o.op]}_in_place", o.ins, o.shape, o.dtype, o.params)
     return new
+
+
+def needing() -> Callable[[Node, Node], bool]:
+    """Asks whether computing one node needs another; what is behind a node is found once."""
+    behind: dict[int, set[int]] = {}
+
+    def needs(q: Node, n: Node) -> bool:
+        if q.id not in behind:
+            behind[q.id] = {m.id for m in reachable([q])}
+        return n.id in behind[q.id]
+
+    return needs
+
+
+def settled_first(graph: Graph, outs: Sequence[Node]) -> list[Node]:
+    """Outputs with the choice that hangs on what is chosen made last: p ? (q ? new : old) : c by q, if q needs new.
+
+    What p says, such as the end of an episode, is then part of what is written first, and only q is left to be put
+    right. In lanes some episode ends at nearly every step; for one run it is seldom, and left as it is.
+    """
+    needs = needing()
+
+    def turned(o: Node) -> Node:
+        if o.op != "select" or o.shape == () or base(o.ins[0]).shape != ():
+            return o
+        p, inner = o.ins[0], o.ins[1]
+        if inner.op != "select" or base(inner.ins[0]).shape != () or needs(p, inner.ins[2]):
+            return o
+        q, old, new = inner.ins
+        if old.op != "leaf" or not needs(q, new):
+            return o
+        return graph.elementwise("select", q, *(graph.elementwise("select", p, side, o.ins[2]) for side in (old, new)))
+
+    return [turned(o) for o in outs]
 
 
 def replaced_in_place(state: Sequence[Node], outs: Sequence[Node]) -> list[bool]:
@@ -306,13 +340,13 @@ class Plan:
         guard against updates that are not finite costs nothing while they are.
         """
         taken: set[int] = set()
-        outputs: dict[int, int] = {}
+        needs, outputs = needing(), dict[int, int]()
         for n in self.outs:
             outputs[n.id] = outputs.get(n.id, 0) + 1
         for o in self.outs:
             if o.op != "select" or o.shape == () or outputs[o.id] > 1:
                 continue
-            v = self._likely(o)
+            v = self._likely(o, needs)
             if v is None or v.id in taken or v.id in outputs:
                 continue
             readers = {r.id: r for r in self._readers(v)}
@@ -321,8 +355,8 @@ class Plan:
                 self.repairs[o.id] = v
                 self.stored[v.id] = True
 
-    def _likely(self, n: Node) -> Node | None:
-        """Of nested choices by scalars, the end that others read, too."""
+    def _likely(self, n: Node, needs: Callable[[Node, Node], bool]) -> Node | None:
+        """Of nested choices by scalars, the end that others read, too; with a choice that does not hang on it."""
         if n.op != "select":
             plain = n.op in ("const", "leaf") or n.op in VIEWS
             return n if not plain and len(self.users[n.id]) > 1 else None
@@ -332,9 +366,10 @@ class Plan:
             inner = n.ins[side]
             if inner.op == "select" and len(self.users[inner.id]) > 1:
                 continue
-            found = self._likely(inner)
+            found = self._likely(inner, needs)
             if found is not None:
-                return found
+                settled = self.lanes > 1 and found in inner.ins and not needs(base(inner.ins[0]), found)
+                return inner if settled else found
         return None
 
     def _readers(self, n: Node) -> Iterator[Node]:
