@@ -1,12 +1,17 @@
 """What passes from loop to loop through memory: as few arrays as a plan allows."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from recollect.engines.compiler.graph import VIEWS, Node
+from recollect.engines.compiler.graph import OPAQUE, STORED_OPS, VIEWS, Node
 
 if TYPE_CHECKING:
     from recollect.engines.compiler.plan import Plan
+
+
+FEW_TERMS = 4
+"""A sum along an axis of at most so many elements is written out, and an array of so many layers may be."""
 
 
 @dataclasses.dataclass
@@ -15,6 +20,33 @@ class Item:
 
     nodes: list[Node]
     space: tuple[int, ...] | None = None  # of a kernel
+
+
+def is_layer(n: Node) -> bool:
+    """Whether this is one place along the first axis of an array, with or without that axis."""
+    if n.op == "reshape":
+        return is_layer(n.ins[0]) and n.ins[0].op == "slice" and n.shape == n.ins[0].shape[1:]
+    return n.op == "slice" and n.shape[0] == 1 and n.shape[1:] == n.ins[0].shape[1:]
+
+
+def is_repeated(n: Node) -> bool:
+    """Whether this is an array once for each place of a new first axis."""
+    return n.op == "bcast" and n.ins[0].shape == n.shape[1:] and n.params == tuple(range(1, len(n.shape)))
+
+
+def layered(order: Sequence[Node], users: Mapping[int, list[Node]]) -> set[int]:
+    """Arrays of few layers that others take apart: all layers are computed in a loop over one."""
+    found: set[int] = set()
+    for n in reversed(order):
+        plain = (
+            n.ins
+            and n.op not in VIEWS | STORED_OPS | OPAQUE | {"reduce"}
+            and len(n.shape) > 1
+            and n.shape[0] <= FEW_TERMS
+        )
+        if plain and any(u.id in found or is_layer(u) for u in users[n.id]):
+            found.add(n.id)
+    return found
 
 
 def narrow(plan: "Plan") -> bool:

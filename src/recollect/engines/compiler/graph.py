@@ -19,6 +19,15 @@ LETTERS = {dtype: letter for letter, dtype in DTYPES.items()} | {OCTET: "u"}
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 VIEWS = frozenset({"bcast", "reshape", "transpose", "slice", "rev"})
 
+STORED_OPS = frozenset(
+    {"concat", "cumulative", "arg", "loop", "sort", "part", "scatter_many", "update_many"}
+    | {"scatter_in_place", "update_in_place"}
+)
+"""Operations whose results always lie in memory."""
+
+OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"})
+"""Operations at computed places, computed element by element."""
+
 
 _SERIAL = itertools.count()
 
@@ -195,8 +204,9 @@ class Graph:
             places = [d for d, s in enumerate(shape) if s > 1]
             real = [d for d, s in enumerate(n.shape) if s > 1]
             inner = n.ins[0]
-            if all(d in real for d in n.params):
-                return self.bcast(inner, shape, tuple(places[real.index(d)] for d in n.params))
+            long = [k for k, s in enumerate(inner.shape) if s > 1]
+            flat = self.reshape(inner, [inner.shape[k] for k in long])
+            return self.bcast(flat, shape, tuple(places[real.index(n.params[k])] for k in long))
         return self.make("reshape", (n,), shape, n.dtype)
 
     def transpose(self, n: Node, order: Sequence[int]) -> Node:
@@ -226,6 +236,10 @@ class Graph:
             return self.const(n.value[tuple(slice(*a) for a in zip(starts, limits, steps, strict=True))])
         if n.op == "bcast" and n.ins[0].shape == ():
             return self.bcast(n.ins[0], shape, ())
+        if n.op == "bcast":
+            inner, bounds = n.ins[0], list(zip(starts, limits, steps, strict=True))
+            each = [bounds[d] if s > 1 else (0, 1, 1) for s, d in zip(inner.shape, n.params, strict=True)]
+            return self.bcast(self.slice(inner, *zip(*each, strict=True)), shape, n.params)
         if n.op == "slice":
             first, step = n.params
             begin = tuple(a + b * s for a, b, s in zip(first, starts, step, strict=True))
@@ -297,5 +311,5 @@ Element k of a row goes to sum k mod `PARTS`; of rows shorter than that, element
 
 
 def starts_anew(sizes: Sequence[int]) -> bool:
-    """Whether each row of a sum over axes of these sizes begins with the first partial sum, whatever came before."""
+    """Whether each row of a sum over axes of these sizes begins with the first partial sum, wherever the last ended."""
     return sizes[-1] >= PARTS and sizes[-1] % PARTS != 0

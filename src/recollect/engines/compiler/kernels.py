@@ -47,9 +47,11 @@ class Kernels(Control):
         maps = [n for n in item.nodes if n.op != "reduce"]
         totals = [n for n in item.nodes if n.op == "reduce"]
 
+        def layers(n: Node, at: Place) -> list[Place]:
+            return [(affine.number(k), *at) for k in range(n.shape[0])] if n.id in self.plan.layered else [at]
+
         def trace(at: Place) -> list[tuple[Index, bool]]:
-            inputs = [(n, at) for n in maps]
-            found = self.accesses(inputs)
+            found = self.accesses([(n, place) for n in maps for place in layers(n, at)])
             for n in totals:
                 found += self.accesses([(of_operands(n), at)])
             return found
@@ -75,9 +77,10 @@ class Kernels(Control):
             values = []
             for n in item.nodes:
                 if n.id in buffers:
-                    value = self.e.compute(n, at)
-                    w.scope.known[(n.id, at)] = value
-                    values.append((n, value))
+                    for place in layers(n, at):
+                        value = self.e.compute(n, place)
+                        w.scope.known[(n.id, place)] = value
+                        values.append((n, place, value))
                 elif n.id in slots:
                     slot = slots[n.id][0]
                     old = w.get(slot, n.dtype, vector or not single)
@@ -85,8 +88,8 @@ class Kernels(Control):
                     if w.scope.mask:
                         new = w.choose(Value(w.scope.mask, "b", True), new, old)
                     w.put(slot, w.widen(new) if old.wide else new)
-            for n, value in values:
-                w.later(buffers[n.id], affine.linear(space, at), value)
+            for n, place, value in values:
+                w.later(buffers[n.id], affine.linear(n.shape, place), value)
 
         cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
         if not maps and not totals:

@@ -269,8 +269,12 @@ class Reductions(Nests):
                 body([affine.add(i, affine.number(number * unit))])
 
     def _shares_rows(self, n: Node, groups: list, counts: list[int], order: list[int], last: int) -> bool:
-        """Whether a product of matrices is large, and what it reads along vectors is the same for all rows."""
-        if len(n.ins) != 2 or not order or counts[last] * math.prod(self._reduced(n)) < LARGE:
+        """Whether what a product of matrices reads along vectors is the same for all rows, and it is large or narrow.
+
+        Of a narrow one the vectors of one row are too few to be under way at once.
+        """
+        large = counts[last] * math.prod(self._reduced(n)) >= LARGE or counts[last] < JAM * VECTOR
+        if len(n.ins) != 2 or not order or not large:
             return False
         names = [f"%axis{k}" for k in range(len(counts))]
         at = self.spread(n.shape, groups, [affine.variable(v) for v in names])
