@@ -32,7 +32,7 @@ def emit_graph(
     for leaf in leaves:
         if leaf.shape == ():
             kernels.scalars[leaf.id] = w.load(kernels.buffers[leaf.id], affine.ZERO)
-    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes)
+    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes, w.strided)
     kernels.run(plan, {i: target for i, (_, target) in arrays.items()})
     for value, target in [(kernels.e.at(n, ()), target) for n, target in scalars]:
         w.store(target, affine.ZERO, value)

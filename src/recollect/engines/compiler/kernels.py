@@ -58,8 +58,9 @@ class Kernels(Control):
         groups = self.merged(space, trace)
         sizes = [math.prod(space[d] for d in g) for g in groups]
         single = w.lanes == 1
-        vector = single and sizes[-1] >= 4
         partial = [n for n in totals if n.params[2]]
+        axis = len(sizes) - 1 if partial else self.along(sizes)
+        vector = single and sizes[axis] >= w.least
         apart = []  # sums whose order needs another loop, after this one: they may read what it stores
         if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0)):
             apart = partial
@@ -90,7 +91,7 @@ class Kernels(Control):
         if not maps and not totals:
             pass
         elif vector:
-            self.vector_loops(sizes, body)
+            self.vector_loops(sizes, body, axis)
         else:
             self.loops(sizes, body, cost)
         for n in maps:
@@ -98,7 +99,7 @@ class Kernels(Control):
         for n in totals:
             result = w.get(slots[n.id][0], n.dtype, vector or not single)
             if vector:
-                result = w.fold(result, lambda a, b, n=n: self.f.combine(n.params[0], a, b))
+                result = w.fold(result, lambda a, b, n=n: self.f.combine(n.params[0], a, b), n.params[0])
             self.scalars[n.id] = result
         for n in apart:
             self.scalars[n.id] = self.reduce_at(n, ())
@@ -142,8 +143,8 @@ class Kernels(Control):
             w.store(buffer, affine.linear(o.shape, at), self.e.compute(o, at))
 
         with w.branch(wrong):
-            if w.lanes == 1 and o.shape[-1] >= 4:
-                self.vector_loops(o.shape, body)
+            if w.lanes == 1 and o.shape[self.along(o.shape)] >= w.least:
+                self.vector_loops(o.shape, body, self.along(o.shape))
             else:
                 self.loops(o.shape, body, 20)
         self.buffers[o.id] = buffer

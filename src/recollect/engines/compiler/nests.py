@@ -12,7 +12,7 @@ from recollect.engines.compiler.plan import (
     Plan,
     same_places,
 )
-from recollect.engines.compiler.values import VECTOR, Buffer, Value, ramp_mask
+from recollect.engines.compiler.values import VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
 
@@ -110,23 +110,40 @@ class Nests:
             at[carrier] = v
         return tuple(at)
 
+    def along(self, sizes: Sequence[int]) -> int:
+        """The axis that vectors lie along: the last, or where that is all the same the one with the fewest of them."""
+        if not self.w.strided:
+            return len(sizes) - 1
+        total = math.prod(sizes)
+        return min(reversed(range(len(sizes))), key=lambda d: total // max(1, sizes[d]) * -(-sizes[d] // VECTOR))
+
     def vector_loops(
-        self, sizes: Sequence[int], body: Callable[[list[Index]], None], outer: list[Index] | None = None
+        self, sizes: Sequence[int], body: Callable[[list[Index]], None], along: int | None = None
     ) -> None:
-        """Loops over all but the last size, and vectors along it, the last of them masked."""
-        w, variables = self.w, list(outer or [])
-        if len(variables) < len(sizes) - 1:
-            with w.loop(sizes[len(variables)]) as i:
-                self.vector_loops(sizes, body, [*variables, i])
+        """Loops over all sizes but one, and vectors along it, the last of them masked; ``along``: None for the last."""
+        axis = len(sizes) - 1 if along is None else along
+        self._vectors(sizes, axis, body, {})
+
+    def _vectors(self, sizes: Sequence[int], axis: int, body: Callable, done: dict[int, Index]) -> None:
+        w = self.w
+        rest = next((d for d in range(len(sizes)) if d != axis and d not in done), None)
+        if rest is not None:
+            with w.loop(sizes[rest]) as i:
+                self._vectors(sizes, axis, body, {**done, rest: i})
             return
-        count = sizes[-1]
+        count = sizes[axis]
         whole = count - count % VECTOR
+
+        def one(at: Index) -> None:
+            body([{**done, axis: at}[d] for d in range(len(sizes))])
+            w.settle()
+
         if whole:
             with w.loop(whole, VECTOR, vector=True) as i:
-                body([*variables, i])
+                one(i)
         if count % VECTOR:
-            with w.loop(1, vector=True, mask=ramp_mask(VECTOR, count % VECTOR)) as i:
-                body([*variables, affine.add(i, affine.number(whole))])
+            with w.loop(1, vector=True, mask=w.ramp(count % VECTOR)) as i:
+                one(affine.add(i, affine.number(whole)))
 
     def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
         """Loops over all sizes; small inner ones are written out."""
@@ -170,14 +187,14 @@ class Nests:
         body = lambda v: self.w.store(buffer, affine.linear(n.shape, v), self.e.at(n, tuple(v)))  # noqa: E731
         if n.shape == ():
             self.w.store(buffer, affine.ZERO, self.e.at(n, ()))
-        elif self.w.lanes == 1 and n.shape[-1] >= 4:
-            self.vector_loops(n.shape, body)
+        elif self.w.lanes == 1 and n.shape[self.along(n.shape)] >= self.w.least:
+            self.vector_loops(n.shape, body, self.along(n.shape))
         elif n.size:
             self.loops(n.shape, body, self.plan.cost.get(n.id, 1.0) + 1)
 
     def _copy(self, start: Buffer, end: Buffer, size: int) -> None:
         body = lambda v: self.w.store(end, v[0], self.w.load(start, v[0]))  # noqa: E731
-        if self.w.lanes == 1 and size >= 4:
+        if self.w.lanes == 1 and size >= self.w.least:
             self.vector_loops([size], body)
         elif size:
             self.loops([size], body, 2)

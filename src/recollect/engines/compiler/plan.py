@@ -26,6 +26,9 @@ OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"
 RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
 
+ONE_BY_ONE = 3
+"""In a team of threads: an array that is read in order is stored first if an element costs more instructions than this."""
+
 LEAST_PRODUCT, MOST_RESULTS = 512, 512
 """In lanes, products of matrices with at least so many terms and at most so many results are stored."""
 
@@ -209,10 +212,11 @@ class Plan:
     Args:
         outs: output nodes; arrays among them are stored.
         lanes: runs in vector lanes, or 1.
+        spread: whether a vector's elements are those of several threads, which all do what is not in a vector.
     """
 
-    def __init__(self, outs: Sequence[Node], lanes: int):
-        self.outs, self.lanes = list(outs), lanes
+    def __init__(self, outs: Sequence[Node], lanes: int, spread: bool = False):
+        self.outs, self.lanes, self.spread = list(outs), lanes, spread
         self.order = reachable(outs)
         self.rank = {n.id: k for k, n in enumerate(self.order)}
         self.users: dict[int, list[Node]] = {n.id: [] for n in self.order}
@@ -266,6 +270,18 @@ class Plan:
                 again = (times - 1) * self.cost[n.id] if times > 1.001 else 0.0
                 heavy = COST.get(n.op, 1) >= 5 or n.op in ("reduce", "gather", "dynamic_slice")
                 self.stored[n.id] = bool(again > (0 if heavy else RECOMPUTE))
+            for n in self._one_by_one() if self.spread else ():
+                self.stored[n.id] |= not fixed[n.id] and self.cost[n.id] > ONE_BY_ONE
+
+    def _one_by_one(self) -> Iterator[Node]:
+        """Arrays that would be computed one element after the other, where a scalar is made of them in order."""
+        for n in self.order:
+            if n.op in ("cumulative", "arg") or (n.op == "reduce" and n.size == 1 and not n.params[2]):
+                for i in n.ins:
+                    while i.op in VIEWS:
+                        i = i.ins[0]
+                    if i.size > 1 and i.op not in ("const", "leaf"):
+                        yield i
 
     def _evaluations(self) -> dict[int, float]:
         """How many elements of each node are computed, if what is stored is computed once."""

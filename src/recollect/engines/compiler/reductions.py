@@ -9,7 +9,7 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import PARTS, Node, node
 from recollect.engines.compiler.nests import Nests
-from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value, ramp_mask
+from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
 IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
@@ -265,7 +265,7 @@ class Reductions(Nests):
             with w.loop(1, vector=vectors) as i:
                 body([affine.add(i, affine.number(k * unit)) for k in range(many, number)])
         if tail := count - number * unit:
-            with w.loop(1, vector=True, mask=ramp_mask(VECTOR, tail)) as i:
+            with w.loop(1, vector=True, mask=w.ramp(tail)) as i:
                 body([affine.add(i, affine.number(number * unit))])
 
     def _shares_rows(self, n: Node, groups: list, counts: list[int], order: list[int], last: int) -> bool:
@@ -339,6 +339,9 @@ class Reductions(Nests):
 
     def _best_axis(self, counts: list[int], names: list[str], found: list[tuple[Index, bool]]) -> int | None:
         """The axis along which most reads are of neighbours, or None if none is worth a vector."""
+        if self.w.strided:
+            axis = self.along(counts)
+            return axis if counts[axis] > 1 else None
         best, score = None, 0
         for k, (count, name) in enumerate(zip(counts, names, strict=True)):
             steps = [
