@@ -4,7 +4,7 @@
     python benchmarks/gpu.py kernels         # steps per second of kernels alone, by runs and by ways to compile them
     python benchmarks/gpu.py train           # through `train`, warm, and where the time goes
     python benchmarks/gpu.py paper           # the paper's pair with its own kernel; 256 runs of figure 5 to the end
-    python benchmarks/gpu.py one tmaze 32768 100   # one launch, for a profiler
+    python benchmarks/gpu.py one tmaze 32768 100   # three launches, for a profiler
 
 Prints as it goes; ``--json FILE`` keeps all figures.
 """
@@ -26,7 +26,6 @@ from recollect import EpisodicActorCritic, SecretInformant, train
 from recollect.engines import compiled_gpu, loop
 from recollect.engines.compiler import cuda_driver
 from recollect.engines.compiler.fleet import Fleet, over_blocks
-from recollect.engines.compiler.grid import GridProgram
 from recollect.engines.compiler.program import Program
 from recollect.envs.t_maze import TMaze
 from recollect.store.run_folders import command_line, versions
@@ -66,66 +65,83 @@ def _step_of(name):
     return compiled_gpu._traced(jax.tree.structure(agent), env, 128)[1]
 
 
+def _runs(name, count, way):
+    """Runs of a pair before their first step, with the program of that way."""
+    agent, env = PAIRS[name]
+    runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS, way=WAYS[way])
+    runs.begin(range(count))
+    return runs
+
+
 def bits(args):
     """A thousand steps on both, from states that the GPU began."""
-    gpu = cuda_driver.device()
-    for name, (agent, _) in PAIRS.items():
-        shared = (True,) * len(leaves_of(agent))
-        program = GridProgram(gpu, _step_of(name), shared)
-        _compare(name, program, Program(_step_of(name), 16, shared))
+    for name, way in _prepared(args.pairs.split(","), args.ways.split(";")):
+        _compare(name, way)
 
 
-def _compare(name, program, processor, count=96):
-    agent, env = PAIRS[name]
+def _compare(name, way, count=97):
     begun = time.perf_counter()
-    runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
-    runs.begin(range(count))
-    fleet, leaves = Fleet(processor.state, count, 16), leaves_of(agent)
+    runs, leaves = _runs(name, count, way), leaves_of(PAIRS[name][0])
+    processor = Program(_step_of(name), 16, (True,) * len(leaves))
+    fleet = Fleet(processor.state, count, 16)
     fleet.load(runs._grid.unload())
     calls = fleet.attach(processor, leaves)
     over_blocks(lambda k: calls[k].advance(1001), len(calls))
-    runs._grid.give(program, leaves)
     for steps in (1, 500, 500):
-        runs._grid.advance(program, steps)
+        runs._grid.advance(runs._step, steps)
     wanted, found = (processor.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
     wrong = [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()]
     floats = [k for k in wrong if wanted[k].dtype.kind == "f"]
     apart = max((float(np.nanmax(np.abs(wanted[k].astype(float) - found[k]))) for k in floats), default=0.0)
     figures = {"leaves_that_differ": len(wrong), "of": len(wanted), "largest_difference": apart}
-    keep("bits", pair=name, equal=not wrong, **figures, seconds=time.perf_counter() - begun)
+    keep("bits", pair=name, way=way, equal=not wrong, **figures, seconds=time.perf_counter() - begun)
 
 
 WAYS = {
-    "300": {},
-    "100": {"written_out": (100, 8)},
-    "30": {"written_out": (30, 8)},
-    "100, 168 registers": {"written_out": (100, 8), "registers": 168},
-    "100, 128 registers": {"written_out": (100, 8), "registers": 128},
-    "300, 128 registers": {"registers": 128},
-    "100, 64 registers": {"written_out": (100, 8), "registers": 64},
-    "300, 64 registers": {"registers": 64},
-    "100, 48 registers": {"written_out": (100, 8), "registers": 48},
-    "100, 32 registers": {"written_out": (100, 8), "registers": 32},
+    "threads": compiled_gpu.ALONE,
+    "threads, 64 registers": compiled_gpu.CROWDED,
+    "teams": {"teams": True},
+    **{f"teams, {r} registers": {"teams": True, "registers": r} for r in (168, 128, 96, 80, 64)},
+    **{
+        f"teams, {r} registers, {n}": {"teams": True, "registers": r, "written_out": (n, 8)}
+        for r in (168,)
+        for n in (1, 30, 300)
+    },
+    **{f"teams, 168 registers, {k} KB": {"teams": True, "registers": 168, "room": k << 10} for k in (6, 8, 14, 22)},
 }
 """Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
 
 
-def _prepared(gpu, pairs, ways):
-    """Programs by pair and way, compiled on all cores."""
+def _prepared(pairs, ways):
+    """Pairs and ways, their programs compiled on all cores."""
 
     def work(job):
         name, way = job
         begun = time.perf_counter()
-        program = GridProgram(gpu, _step_of(name), (True,) * len(leaves_of(PAIRS[name][0])), **WAYS[way])
-        spills = [line.split(".")[-1].strip() for line in program.loaded.log.splitlines() if "spill" in line]
-        say("  compiled", name, way, f"in {time.perf_counter() - begun:.1f} s", program.loaded.uses("run"), *spills[:1])
-        return program
+        try:
+            runs = _runs(name, 32, way)
+        except Exception as error:
+            say("  not compiled", name, way, error)
+            return None
+        log = runs._step.loaded.log.splitlines()
+        spills = [line.split(".")[-1].strip() for line in log if "spill" in line]
+        used = runs._step.loaded.uses("run")
+        say(
+            "  compiled",
+            name,
+            way,
+            f"in {time.perf_counter() - begun:.1f} s",
+            used,
+            runs._step.kernel.chip,
+            *spills[:1],
+        )
+        return job
 
     for name in pairs:
         _step_of(name)
     jobs = [(name, way) for name in pairs for way in ways]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return dict(zip(jobs, pool.map(work, jobs), strict=True))
+        return [job for job in pool.map(work, jobs) if job]
 
 
 def _timed(grid, program, steps):
@@ -136,39 +152,46 @@ def _timed(grid, program, steps):
     return time.perf_counter() - begun
 
 
-def _measured(name, way, runs, program):
+def _measured(name, way, count):
     """Steps per second of one kernel."""
-    grid = runs._grid
-    grid.give(program, leaves_of(PAIRS[name][0]))
+    runs = _runs(name, count, way)
+    grid, program = runs._grid, runs._step
     once = _timed(grid, program, 4) / 4
-    steps = int(min(2000, max(10, 0.1 / once))) // 2 * 2
-    seconds = min(_timed(grid, program, steps) for _ in range(2))
+    steps = int(min(2000, max(10, 0.15 / once))) // 2 * 2
+    seconds = min(_timed(grid, program, steps) for _ in range(3))
     keep(
         "kernels",
         pair=name,
         way=way,
-        runs=grid.runs,
-        steps_per_second=grid.runs * steps / seconds,
+        runs=count,
+        steps_per_second=count * steps / seconds,
         microseconds_a_step=seconds / steps * 1e6,
         **program.loaded.uses("run"),
         own=program.kernel.own,
-        state_bytes=2 * grid.offsets.bytes // 32,
+        chip=program.kernel.chip,
+        steps=steps,
     )
 
 
 def kernels(args):
     """Steps per second of the kernels alone, in several ways."""
-    ways = args.ways.split(";") if args.ways else list(WAYS)
-    pairs = args.pairs.split(",")
-    programs = _prepared(cuda_driver.device(), pairs, ways)
-    for name in pairs:
-        agent, env = PAIRS[name]
+    for name, way in _prepared(args.pairs.split(","), args.ways.split(";")):
         for count in map(int, args.runs.split(",")):
-            runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
-            runs.begin(range(count))
-            for way in ways:
-                _measured(name, way, runs, programs[name, way])
-            del runs
+            try:
+                _measured(name, way, count)
+            except Exception:  # what one way cannot do, another may
+                traceback.print_exc()
+
+
+def table():
+    """The figures once more, short."""
+    for row in REPORT.get("bits", ()):
+        say(f"{row['pair']:12} {row['way']:32} {'same bits' if row['equal'] else 'OTHER BITS'}")
+    for row in REPORT.get("kernels", ()):
+        speed = f"{row['steps_per_second'] / 1e6:8.1f} million/s"
+        say(f"{row['pair']:12} {row['way']:32} {row['runs']:7} {speed} {row['registers']:4} {row['chip']:6}")
+    for row in REPORT.get("train", ()):
+        say(f"{row['pair']:12} train {row['runs']:7} {row['steps_per_second'] / 1e6:8.1f} million/s", row["parts"])
 
 
 def train_parts(args):
@@ -245,9 +268,8 @@ def cold(args):
                 steps = compiled_gpu._traced(jax.tree.structure(agent), env, 128)
                 traced = time.perf_counter() - begun
                 same = (True,) * len(jax.tree.leaves(agent))
-                programs = compiled_gpu._programs(
-                    jax.tree.structure(agent), env, 128, same, cuda_driver.device(), False
-                )
+                way = tuple(sorted(compiled_gpu.TEAMS.items()))
+                programs = compiled_gpu._programs(jax.tree.structure(agent), env, 128, same, cuda_driver.device(), way)
                 seconds = time.perf_counter() - begun
                 keep(
                     "compile",
@@ -297,9 +319,7 @@ def figure5(args):
 
 def one(args):
     """One launch."""
-    agent, env = PAIRS[args.pair]
-    runs = compiled_gpu.Runs(loop.rows(agent, args.count), env, ENDLESS)
-    runs.begin(range(args.count))
+    runs = _runs(args.pair, args.count, args.way)
     for _ in range(3):
         seconds = _timed(runs._grid, runs._step, args.turns)
         say(args.pair, args.count, args.turns, f"{args.count * args.turns / seconds:.3e} steps/s")
@@ -310,14 +330,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
     parts = parser.add_subparsers(dest="part", required=True)
-    parts.add_parser("bits").set_defaults(run=bits)
     parts.add_parser("cold").set_defaults(run=cold)
     parts.add_parser("figure5").set_defaults(run=figure5)
-    for name, function, runs in (("kernels", kernels, "4096,32768,131072"), ("train", train_parts, "32768,131072")):
+    for name, function, runs in (
+        ("bits", bits, ""),
+        ("kernels", kernels, "4096,32768,131072"),
+        ("train", train_parts, "32768,131072"),
+    ):
         part = parts.add_parser(name)
         part.add_argument("--runs", default=runs)
         part.add_argument("--pairs", default="informant,tmaze,recommended")
-        part.add_argument("--ways", default="")
+        part.add_argument("--ways", default="threads, 64 registers;teams, 168 registers")
         part.add_argument("--steps", type=float, default=3e8)
         part.set_defaults(run=function)
     part = parts.add_parser("paper")
@@ -328,6 +351,7 @@ def main() -> int:
     part.add_argument("pair")
     part.add_argument("count", type=int)
     part.add_argument("turns", type=int)
+    part.add_argument("--way", default="teams, 168 registers")
     part.set_defaults(run=one)
     args = parser.parse_args()
     say("JAX on", jax.default_backend(), "| GPU:", cuda_driver.why_none() or cuda_driver.device().name)
@@ -337,6 +361,7 @@ def main() -> int:
     except Exception:  # a table of what was measured is worth more than none
         traceback.print_exc()
         failed = 1
+    table()
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"command": command_line(), "versions": versions(), **REPORT}, file, indent=1)

@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 FULL = 256
 """Threads of a step that a processor of a GPU holds, if each has all the registers that it wants."""
 
-CROWDED = {"registers": 64, "written_out": (100, 8)}
-"""For more runs than that: a quarter of the registers, so that four times the threads hide one another's waiting."""
+ALONE: dict[str, Any] = {"teams": False}
+CROWDED: dict[str, Any] = {"teams": False, "registers": 64, "written_out": (100, 8)}
+"""One run per thread; for more than `FULL` runs per processor with a quarter of the registers, so that four times the
+threads hide one another's waiting."""
+
+TEAMS: dict[str, Any] = {"teams": True, "registers": 168}
+"""A team of threads per run, its state on the chip."""
+
+MANY = 1 << 30
+"""Runs from which on each has a thread, not a team."""
 
 FEWEST = 4096
 """Runs from which on a GPU is taken without being asked for: a thread is slow, there are only many of them."""
@@ -90,17 +98,24 @@ def _traced(tree: Any, env: Environment, rows: int) -> "tuple[Step, Step, Step]"
 
 @functools.lru_cache(maxsize=32)
 def _programs(
-    tree: Any, env: Environment, rows: int, shared: tuple[bool, ...], device: Any, crowded: bool
+    tree: Any, env: Environment, rows: int, shared: tuple[bool, ...], device: Any, options: tuple[tuple[str, Any], ...]
 ) -> "list[GridProgram]":
     from recollect.engines.compiler.grid import GridProgram
 
     start, step, collect = _traced(tree, env, rows)
-    limits = (True,) * 4
+    limits, way = (True,) * 4, dict(options)
     return [
-        GridProgram(device, start, (*shared, False), often=False),
-        GridProgram(device, step, (*shared, *limits), **(CROWDED if crowded else {})),
-        GridProgram(device, collect, (*shared, *limits), often=False),
+        GridProgram(device, start, (*shared, False), often=False, teams=way["teams"]),
+        GridProgram(device, step, (*shared, *limits), **way),
+        GridProgram(device, collect, (*shared, *limits), often=False, teams=way["teams"]),
     ]
+
+
+def way_for(runs: int, processors: int) -> dict[str, Any]:
+    """How so many runs are spread over the threads of a GPU, as `GridProgram` takes it."""
+    if runs < MANY:
+        return TEAMS
+    return CROWDED if runs > FULL * processors else ALONE
 
 
 def why_not(agent: Agent, env: Environment, runs: int | None = None, asked: bool = True) -> str | None:
@@ -130,9 +145,17 @@ class Runs:
         env: the environment.
         limits: episodes, episodes per bin, steps per episode, steps.
         device: where (None: the first GPU).
+        way: as `way_for` says (None: what it says).
     """
 
-    def __init__(self, agents: Agent, env: Environment, limits: Sequence[int], device: Any = None):
+    def __init__(
+        self,
+        agents: Agent,
+        env: Environment,
+        limits: Sequence[int],
+        device: Any = None,
+        way: dict[str, Any] | None = None,
+    ):
         from recollect.engines.compiler import cuda_driver
         from recollect.engines.compiler.grid import Grid
 
@@ -143,10 +166,11 @@ class Runs:
         self._bins = limits[0] // limits[1]
         tree, rows = jax.tree.structure(agents), rows_for(self._bins)
         device = device or cuda_driver.device()
-        crowded = len(numbers[0]) > FULL * device.processors
-        self._start, self._step, self._collect = _programs(tree, env, rows, tuple(same), device, crowded)
+        way = way_for(len(numbers[0]), device.processors) if way is None else way
+        options = tuple(sorted(way.items()))
+        self._start, self._step, self._collect = _programs(tree, env, rows, tuple(same), device, options)
         self.layout = self._step.state
-        self._grid = Grid(device, self.layout, len(numbers[0]))
+        self._grid = Grid(device, self.layout, len(numbers[0]), way["teams"])
         for program in (self._step, self._collect):
             self._grid.give(program, [*self._given, *self._limits])
         like = jax.tree.unflatten(self.layout.tree, list(range(len(self.layout.shapes))))

@@ -37,7 +37,7 @@ def _clashes(before: Access, after: Access) -> bool:
     """Whether a barrier is needed between two touches of the same memory."""
     if not (before.writes or after.writes) or not _meets(before.span, after.span):
         return False
-    if before.owner.startswith("each") and before.owner == after.owner:
+    if before.owner.startswith("each") and before.owner == after.owner and before.span == after.span:
         return False
     return not (before.writes and not before.owner and (not after.writes or not after.owner))
 

@@ -85,13 +85,16 @@ class Kernels(Control):
                         new = w.choose(Value(w.scope.mask, "b", True), new, old)
                     w.put(slot, w.widen(new) if old.wide else new)
             for n, value in values:
+                if n.id in self.saved:
+                    leaf, aside = self.saved[n.id]
+                    w.later(aside, affine.linear(space, at), self.e.at(leaf, at))
                 w.later(buffers[n.id], affine.linear(space, at), value)
 
         cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
         if not maps and not totals:
             pass
         elif vector:
-            self.vector_loops(sizes, body, axis)
+            self.vector_loops(sizes, body, axis, cost)
         else:
             self.loops(sizes, body, cost)
         for n in maps:
@@ -134,6 +137,9 @@ class Kernels(Control):
                     return w.do("and", p, rest)
             return None
 
+        if likely.id in self.saved:
+            leaf, aside = self.saved[likely.id]
+            self.buffers[leaf.id] = aside
         usual = right(o)
         assert usual is not None
         wrong = w.new(f"xor i1 {w.all(usual)}, true")

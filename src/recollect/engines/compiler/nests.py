@@ -28,6 +28,7 @@ class Nests:
         self.f = self.e.f
         self.scratch: list[tuple[str, int]] = []  # pointer and bytes of arrays outside the stack
         self.several: dict[int, list[Buffer]] = {}  # the results of a sort or a loop
+        self.saved: dict[int, tuple[Node, Buffer]] = {}  # written over a leaf, whose old values are put aside there
         self.going: Value | None = None  # in a loop that not all lanes are in: those that are
         self.plan: Plan
 
@@ -118,32 +119,52 @@ class Nests:
         return min(reversed(range(len(sizes))), key=lambda d: total // max(1, sizes[d]) * -(-sizes[d] // VECTOR))
 
     def vector_loops(
-        self, sizes: Sequence[int], body: Callable[[list[Index]], None], along: int | None = None
+        self, sizes: Sequence[int], body: Callable[[list[Index]], None], along: int | None = None, cost: float = 8
     ) -> None:
         """Loops over all sizes but one, and vectors along it, the last of them masked; ``along``: None for the last."""
         axis = len(sizes) - 1 if along is None else along
-        self._vectors(sizes, axis, body, {})
+        if self.w.strided:
+            self._vectors_first(sizes, axis, body, cost)
+        else:
+            self._vectors_last(sizes, axis, body, {})
 
-    def _vectors(self, sizes: Sequence[int], axis: int, body: Callable, done: dict[int, Index]) -> None:
+    def _vectors_last(self, sizes: Sequence[int], axis: int, body: Callable, done: dict[int, Index]) -> None:
         w = self.w
         rest = next((d for d in range(len(sizes)) if d != axis and d not in done), None)
         if rest is not None:
             with w.loop(sizes[rest]) as i:
-                self._vectors(sizes, axis, body, {**done, rest: i})
+                self._vectors_last(sizes, axis, body, {**done, rest: i})
             return
         count = sizes[axis]
         whole = count - count % VECTOR
-
-        def one(at: Index) -> None:
-            body([{**done, axis: at}[d] for d in range(len(sizes))])
-            w.settle()
-
+        one = lambda at: body([{**done, axis: at}[d] for d in range(len(sizes))])  # noqa: E731
         if whole:
             with w.loop(whole, VECTOR, vector=True) as i:
                 one(i)
         if count % VECTOR:
             with w.loop(1, vector=True, mask=w.ramp(count % VECTOR)) as i:
                 one(affine.add(i, affine.number(whole)))
+
+    def _vectors_first(self, sizes: Sequence[int], axis: int, body: Callable, cost: float) -> None:
+        """The other loops inside, a few turns at once: what only depends on the place in the vector is loaded once."""
+        w, count, rest = self.w, sizes[axis], [s for d, s in enumerate(sizes) if d != axis]
+        whole = count - count % VECTOR
+
+        def all_of(at: Index) -> None:
+            self.loops(rest or [1], lambda v: body([*v[:axis], at, *v[axis:]] if rest else [at]), cost)
+
+        limit, most = w.written_out
+        several = range(min(most, whole // VECTOR), 0, -1) if not rest else (1,)
+        chunk = next((c for c in several if whole // VECTOR % c == 0 and c * cost <= limit), 1)
+        if whole:
+            with w.loop(whole, VECTOR * chunk, vector=True) as i:
+                for c in range(chunk):
+                    at = affine.add(i, affine.number(c * VECTOR))
+                    body([at]) if chunk > 1 else all_of(at)
+                w.settle()
+        if count % VECTOR:
+            with w.loop(1, vector=True, mask=w.ramp(count % VECTOR)) as i:
+                all_of(affine.add(i, affine.number(whole)))
 
     def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
         """Loops over all sizes; small inner ones are written out."""

@@ -276,7 +276,8 @@ class Plan:
     def _one_by_one(self) -> Iterator[Node]:
         """Arrays that would be computed one element after the other, where a scalar is made of them in order."""
         for n in self.order:
-            if n.op in ("cumulative", "arg") or (n.op == "reduce" and n.size == 1 and not n.params[2]):
+            alone = n.op == "reduce" and n.size == 1 and not n.params[2] and not self.is_total(n)
+            if alone or n.op in ("cumulative", "arg"):
                 for i in n.ins:
                     while i.op in VIEWS:
                         i = i.ins[0]

@@ -187,7 +187,7 @@ class Reductions(Nests):
         counts = [math.prod(n.shape[d] for d in g) for g in groups]
         names = [f"%axis{k}" for k in range(len(counts))]
         found = trace(self.spread(n.shape, groups, [affine.variable(v) for v in names]))
-        along = None if partial else self._best_axis(counts, names, found)
+        along = None if partial and not self._side_by_side(n) else self._best_axis(counts, names, found)
         if along is None and not partial and (turned := self._turned(n)) is not None:
             self.targets = {**self.targets, turned.id: buffer}
             self.reduction(turned)
@@ -196,6 +196,12 @@ class Reductions(Nests):
         last = len(counts) - 1 if along is None else along
         self._reduce_in_blocks(n, buffer, groups, counts, last, along is not None)
         self.buffers[n.id] = buffer
+
+    def _side_by_side(self, n: Node) -> bool:
+        """Whether several sums in parts are better taken one per element of a vector than one after another along it."""
+        terms = math.prod(self._reduced(n))
+        turns = -(-terms // PARTS)
+        return self.w.strided and -(-n.size // VECTOR) * (3 * terms + PARTS) < n.size * (2 * turns + 10)
 
     def _reduce_in_blocks(
         self, n: Node, buffer: Buffer, groups: list, counts: list[int], last: int, vectors: bool

@@ -7,22 +7,18 @@ last; all others stay where they are.
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import barriers, pool
 from recollect.engines.compiler.barriers import Span
-from recollect.engines.compiler.emission import Body
 from recollect.engines.compiler.graph import Unsupported
 from recollect.engines.compiler.program import Layout, Step
 from recollect.engines.compiler.teams import OFTEN, TEAM, TeamWriter
 from recollect.engines.compiler.threads import Kernel, Offsets, why_not
 from recollect.engines.compiler.values import BYTES, STORED
 
-ROOM = 14 << 10
-"""Bytes on the chip that a run may have: the more, the fewer runs are under way at once."""
-
-USED = re.compile(r"ptr (%[st]\d+)\b")
+ROOM = 10 << 10
+"""Bytes of its state on the chip that a run may have: the more, the fewer runs are under way at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,34 +34,17 @@ class Chip:
     bytes: int
 
 
-def _size(layout: Layout, k: int) -> int:
-    return BYTES[layout.kinds[k]] * math.prod(layout.shapes[k])
-
-
-def _chip(body: Body, layout: Layout, arrays: Mapping[str, int], total: int, room: int) -> Chip:
-    """Most read arrays first; those that are only changed in a few places are as well off where they are."""
-    text = "\n".join(body.writer.scopes[0].lines)
-    uses: dict[str, int] = {}
-    for name in USED.findall(text):
-        uses[name] = uses.get(name, 0) + 1
-    often = {k: uses.get(f"%s{k}", 0) for k in range(len(layout.shapes))}
-    left, chosen = room - total, []
-    for k in sorted(often, key=lambda k: (-often[k], _size(layout, k))):
-        size = -(-_size(layout, k) // 64) * 64 * (2 if body.swapped[k] else 1)
-        if often[k] and size <= left and (often[k] > 1 or body.swapped[k] or layout.shapes[k] == ()):
-            chosen.append(k)
-            left -= size
-    starts, at = {}, 0
+def _chip(w: TeamWriter, layout: Layout, swapped: Sequence[bool], arrays: Mapping[str, int], total: int) -> Chip:
+    starts, at, twin = {}, 0, 0
     for twice in (True, False):
-        for k in sorted(k for k in chosen if body.swapped[k] == twice):
-            size = _size(layout, k)
-            at = -(-at // 64) * 64 if size >= 64 else -(-at // 4) * 4
-            starts[k] = at
+        for k in sorted(k for k in w.chip if swapped[k] == twice):
+            size = BYTES[layout.kinds[k]] * math.prod(layout.shapes[k])
+            line = 64 if size >= 64 else 16 if size >= 16 else 4
+            starts[k] = at = -(-at // line) * line
             at += size
         at = -(-at // 64) * 64
         if twice:
-            twin = at
-            at *= 2
+            twin, at = at, 2 * at
     places = {name: at + place for name, place in arrays.items()}
     whole = -(-(at + total) // 128) * 128 + 64  # so that two runs of a warp are in different banks
     return Chip(starts, twin, places, whole)
@@ -83,13 +62,14 @@ def emit_team(
         raise Unsupported(why)
     if step.outputs.shapes:
         raise ValueError("a step for a GPU changes its state and has no outputs")
-    w = TeamWriter(written_out)
+    w = TeamWriter(written_out, len(step.state.shapes), room)
     body = step.write(w, shared)
     lines, layout = w.scopes[0].lines, step.state
     arrays, total = pool.places(w.arrays, lines)
     far, far_bytes = pool.places(dict(body.scratch), lines, still=True)
-    chip = _chip(body, layout, arrays, total, room)
-    spans = _spans(layout, body.swapped, w.arrays, arrays, dict(body.scratch), far)
+    swapped = [swap and k not in w.over for k, swap in enumerate(body.swapped)]
+    chip = _chip(w, layout, swapped, arrays, total)
+    spans = _spans(body.swapped, w.arrays, arrays, dict(body.scratch), far)
     sizes = Offsets(layout.shapes, layout.kinds, 1)
     text = [
         *(line.replace("@g", f"@{name}_g") for line in w.tables.values()),
@@ -114,7 +94,7 @@ def emit_team(
         "  %more = icmp ult i64 %k, %count",
         "  br i1 %more, label %body, label %done",
         "body:",
-        *_pointers(layout, body.swapped, sizes, chip),
+        *_pointers(swapped, w.over, sizes, chip),
         *(line.replace("@g", f"@{name}_g") for line in barriers.placed(lines, spans)),
         barriers.WAIT,
         "  br label %last",
@@ -122,8 +102,8 @@ def emit_team(
         "  %next = add i64 %k, 1",
         "  br label %head",
         "done:",
-        *_copies(layout, sizes, chip, "%home", "%chip_here", "out", body.swapped),
-        *_copied_back(layout, body.swapped, sizes, chip),
+        *_copies(layout, sizes, chip, "%home", "%chip_here", "out", swapped),
+        *_copied_back(layout, swapped, sizes, chip),
         "  br label %out",
         "out:",
         "  ret void",
@@ -136,7 +116,6 @@ def emit_team(
 
 
 def _spans(
-    layout: Layout,
     swapped: Sequence[bool],
     arrays: Mapping[str, int],
     places: Mapping[str, int],
@@ -213,7 +192,8 @@ def _phi(what: str) -> list[str]:
     ]
 
 
-def _pointers(layout: Layout, swapped: Sequence[bool], sizes: Offsets, chip: Chip) -> list[str]:
+def _pointers(swapped: Sequence[bool], over: Mapping[int, bool], sizes: Offsets, chip: Chip) -> list[str]:
+    """Pointers to the state's arrays: ``%s`` to what is read, ``%t`` to the second buffer, where there is one."""
     lines = []
     for k, swap in enumerate(swapped):
         where, at = ("chip", chip.starts[k]) if k in chip.starts else ("home", sizes.starts[k])
@@ -221,6 +201,8 @@ def _pointers(layout: Layout, swapped: Sequence[bool], sizes: Offsets, chip: Chi
         lines.append(f"  %s{k} = getelementptr inbounds i8, ptr {base}, i64 {at}")
         if swap:
             lines.append(f"  %t{k} = getelementptr inbounds i8, ptr %{where}_there, i64 {at}")
+        elif over.get(k):
+            lines.append(f"  %t{k} = getelementptr inbounds i8, ptr %home_twin, i64 {sizes.starts[k]}")
     return lines
 
 
@@ -256,7 +238,9 @@ def _copies(
             f"  %{name}_chip = getelementptr inbounds i8, ptr {where}, i64 {start}",
         ]
         ends = (f"%{name}_home", f"%{name}_chip")
-        lines += _loop(name, layout.kinds[k], math.prod(layout.shapes[k]), *(ends if way == "in" else ends[::-1]), before)
+        lines += _loop(
+            name, layout.kinds[k], math.prod(layout.shapes[k]), *(ends if way == "in" else ends[::-1]), before
+        )
         before = f"{name}_end"
     return [*lines, f"  br label %copied_{way}", f"copied_{way}:"]
 

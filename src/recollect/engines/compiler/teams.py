@@ -9,8 +9,10 @@ element; `barriers` reads it.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from recollect.engines.compiler import affine
+from recollect.engines.compiler import affine, in_place
 from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.graph import Node
+from recollect.engines.compiler.plan import Plan
 from recollect.engines.compiler.values import BYTES, STORED, TYPES, VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
@@ -30,15 +32,48 @@ LARGEST = 1 << 12
 
 
 class TeamWriter(Writer):
-    """Writes a single run's code for one thread of sixteen."""
+    """Writes a single run's code for one thread of sixteen.
 
-    def __init__(self, written_out: tuple[int, int]) -> None:
+    Args:
+        written_out: as `writer.WRITTEN_OUT`.
+        leaves: arrays of the state.
+        room: bytes of them that may be on the chip.
+    """
+
+    def __init__(self, written_out: tuple[int, int], leaves: int, room: int) -> None:
         super().__init__(1)
         self.written_out, self.strided, self.least = written_out, True, 2
+        self.leaves, self.room, self._arranged = leaves, room, False
+        self.chip: list[int] = []  # arrays of the state that are on the chip
+        self.over: dict[int, bool] = {}  # those that are written over, and whether old values are put aside
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays of one step
         self.ramps: set[int] = set()  # how many threads are at work where not all are
         self._last: dict[str, int] = {}  # the largest value of each loop variable
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
+
+    # -- what lies where
+
+    def arrange(self, plan: Plan, over: dict[int, tuple[int, Node]]) -> dict[int, bool]:
+        """Arrays on the chip, the most read ones first, and written over where that can be."""
+        if self._arranged:
+            return {}
+        self._arranged = True
+        settled = in_place.settle(plan, {o: leaf for o, (_, leaf) in over.items()})
+        twice = {leaf.id for o, (_, leaf) in over.items() if o not in settled}
+        reads: dict[int, int] = {}
+        for n in (n for item in plan.items for n in item.nodes if not n.op.endswith("_in_place")):
+            for leaf in in_place.leaf_reads(plan, n):
+                reads[leaf] = reads.get(leaf, 0) + 1
+        leaves = [n for n in plan.order if n.op == "leaf" and n.params < self.leaves and n.id in reads]
+        left = self.room
+        for leaf in sorted(leaves, key=lambda n: (-reads[n.id], n.size)):
+            size = -(-leaf.size * BYTES[leaf.dtype] // 16) * 16 * (2 if leaf.id in twice else 1)
+            if size <= left:
+                self.chip.append(leaf.params)
+                left -= size
+        found = {o: o in plan.repairs for o in settled if over[o][0] in self.chip}
+        self.over = {over[o][0]: saved for o, saved in found.items()}
+        return found
 
     # -- values
 
@@ -101,7 +136,8 @@ class TeamWriter(Writer):
 
     def _owner(self, place: Index) -> str:
         """Which threads touch which elements, as a comment: nothing if all touch one, else ``each s`` if thread t has
-        those e for which e // s % 16 = t, or ``mixed``."""
+        those e for which e // s % 16 = t, or ``mixed``.
+        """
         step = self._step(place)
         if not step:
             return ""

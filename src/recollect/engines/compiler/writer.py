@@ -15,7 +15,18 @@ from typing import Any
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
-from recollect.engines.compiler.values import BYTES, SMALL, STORED, TYPES, VECTOR, Buffer, Scope, Value, literal, ramp_mask
+from recollect.engines.compiler.values import (
+    BYTES,
+    SMALL,
+    STORED,
+    TYPES,
+    VECTOR,
+    Buffer,
+    Scope,
+    Value,
+    literal,
+    ramp_mask,
+)
 
 WRITTEN_OUT = {"lanes": (30, 4), "single": (8, 8)}
 """Of a loop's body that is written out several times rather than looped over: instructions, and turns at most."""
@@ -274,6 +285,15 @@ class Writer:
     def align(self, buffer: Buffer) -> int:
         """What the address of an element (of its lanes) is a multiple of, in bytes."""
         return min(64, 4 * self.lanes) if buffer.lanes and buffer.kind != "b" else BYTES[buffer.kind]
+
+    def arrange(self, plan: Any, over: dict[int, tuple[int, Node]]) -> dict[int, bool]:
+        """Arrays of the state that are written over rather than into a second buffer, by the number of the output.
+
+        ``over``: for each output the number of the array that it takes the place of, and its leaf. The result says
+        whether the old values are put aside in the second buffer, for a guard that may still choose them.
+        """
+        del plan, over
+        return {}
 
     def table(self, node: Node) -> Buffer:
         """A constant array."""
