@@ -102,12 +102,8 @@ WAYS = {
     "threads, 64 registers": compiled_gpu.CROWDED,
     "teams": {"teams": True},
     **{f"teams, {r} registers": {"teams": True, "registers": r} for r in (168, 128, 96, 80, 64)},
-    **{
-        f"teams, {r} registers, {n}": {"teams": True, "registers": r, "written_out": (n, 8)}
-        for r in (168,)
-        for n in (1, 30, 300)
-    },
-    **{f"teams, 168 registers, {k} KB": {"teams": True, "registers": 168, "room": k << 10} for k in (6, 8, 14, 22)},
+    **{f"teams, 168 registers, {n}": {**compiled_gpu.TEAMS, "written_out": (n, 8)} for n in (1, 30, 300)},
+    **{f"teams, 168 registers, {k} KB": {**compiled_gpu.TEAMS, "room": k << 10} for k in (6, 8, 14, 22)},
 }
 """Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
 

@@ -1,4 +1,4 @@
-"""What instructions of PTX compute, on the 32 lanes of a warp at once; floats with the GPU's rounding, tiny ones as 0."""
+"""What instructions of PTX compute, on the 32 lanes of a warp at once, rounded as on a GPU, tiny numbers as 0."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def flushed(x):
 
 
 def fma(a, b, c):
-    """a·b + c, rounded once: the sum in double is made odd where it is not exact, so that rounding it again is right."""
+    """a·b + c, rounded once: in double, and made odd where that is not exact, so that rounding it again is right."""
     a, b, c = (flushed(x).astype(np.float64) for x in (a, b, c))
     product = a * b
     total = product + c

@@ -23,14 +23,12 @@ TABLE = re.compile(r"^\.(?:global|const) \.align \d+ \.b8 (\w+)\[(\d+)\](?: = \{
 OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s{}\[\]]+")
 
 
-ABOVE = np.array(
-    [sum(1 << k for k in range(16 * (n // 16), 32) if n < k < 16 * (n // 16 + 1)) for n in range(32)], np.uint32
-)
+ABOVE = np.array([(1 << 16 * (n // 16 + 1)) - (2 << n) for n in range(32)], np.uint32)
 """Lanes of the same team that come after each."""
 FIRST = np.uint32(0x00010001)
 
 
-class Race(AssertionError):
+class RaceError(AssertionError):
     """Two lanes touched the same memory in no order."""
 
 
@@ -54,7 +52,7 @@ class Memory:
         for k in range(dtype.itemsize):
             written = self._writers[place + k]
             if ((written & bits == 0) & (written & (ABOVE[lanes] | FIRST) != 0)).any():
-                raise Race("a lane reads what another wrote, and no barrier is between")
+                raise RaceError("a lane reads what another wrote, and no barrier is between")
             np.bitwise_or.at(self._readers, place + k, bits)
         return self.data.view(dtype)[place // dtype.itemsize]
 
@@ -66,14 +64,14 @@ class Memory:
         relevant = ~bits & np.where(FIRST & bits != 0, ~np.uint32(0), ~ABOVE[lanes])
         for k in range(numbers.dtype.itemsize):
             if (changed & (self._readers[place + k] & relevant != 0)).any():
-                raise Race("a lane writes what another read, and no barrier is between")
+                raise RaceError("a lane writes what another read, and no barrier is between")
             written = self._writers[place + k]
             if (changed & (written != 0) & (written & bits == 0)).any():
-                raise Race("a lane writes what another wrote, and no barrier is between")
+                raise RaceError("a lane writes what another wrote, and no barrier is between")
             np.bitwise_or.at(self._writers, place + k, bits)
         view[index] = numbers
         if (view[index] != numbers).any():
-            raise Race("lanes write different numbers to one place")
+            raise RaceError("lanes write different numbers to one place")
 
     def met(self, lanes):
         """These lanes have waited for one another."""

@@ -27,7 +27,7 @@ RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
 
 ONE_BY_ONE = 3
-"""In a team of threads: an array that is read in order is stored first if an element costs more instructions than this."""
+"""In a team of threads, an array that is read in order is stored first if an element costs more instructions."""
 
 LEAST_PRODUCT, MOST_RESULTS = 512, 512
 """In lanes, products of matrices with at least so many terms and at most so many results are stored."""

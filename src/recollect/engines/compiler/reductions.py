@@ -198,7 +198,7 @@ class Reductions(Nests):
         self.buffers[n.id] = buffer
 
     def _side_by_side(self, n: Node) -> bool:
-        """Whether several sums in parts are better taken one per element of a vector than one after another along it."""
+        """Whether several sums in parts are better taken one per element of a vector than each along one."""
         terms = math.prod(self._reduced(n))
         turns = -(-terms // PARTS)
         return self.w.strided and -(-n.size // VECTOR) * (3 * terms + PARTS) < n.size * (2 * turns + 10)

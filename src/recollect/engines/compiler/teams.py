@@ -135,8 +135,9 @@ class TeamWriter(Writer):
         return Value(self.new(f"trunc i64 {self._spread(index)} to i32"), kind, self._step(index) != 0)
 
     def _owner(self, place: Index) -> str:
-        """Which threads touch which elements, as a comment: nothing if all touch one, else ``each s`` if thread t has
-        those e for which e // s % 16 = t, or ``mixed``.
+        """Which threads touch which elements, as a comment; nothing if all touch one.
+
+        ``each s``: thread t has those e for which e // s % 16 = t; ``mixed``: anything else.
         """
         step = self._step(place)
         if not step:
