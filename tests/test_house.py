@@ -107,6 +107,13 @@ def test_no_room_takes_a_public_name():
     assert out.stdout.strip() == "True"
 
 
+@pytest.mark.parametrize("room", ["store", "training"])
+def test_every_module_has_a_test_file_of_its_own(room):
+    modules = {path.stem for path in (SOURCE / room).glob("*.py")} - {"__init__"}
+    tested = {path.stem.removeprefix("test_") for path in (Path(__file__).parent / room).glob("test_*.py")}
+    assert modules - tested == set()
+
+
 def test_import_is_light():
     code = "import sys, recollect; print(*{'jax', 'numba', 'numpy', 'gymnasium', 'matplotlib'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

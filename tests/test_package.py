@@ -1,5 +1,6 @@
 """What is shipped: the wheel's contents, and a first use of it in an environment that has nothing else."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import recollect
+from recollect import cli
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
@@ -24,9 +26,11 @@ COMMANDS = [
     "runs .",
     "verify fig3",
     "resume cartpole",
+    "view cartpole --no-open --limit 5",
     "bench reservoir --capacities 3 --items 20000",
     "lab tune 1 --widths 2 --rates 4 --episodes 100",
 ]
+REFUSED = ["benchmark memory --tasks nothing", "sample table.csv --uniform -n 3"]  # the second for want of pyarrow
 
 
 def run(*command, cwd=ROOT, ok=True, **options):
@@ -81,5 +85,13 @@ def test_an_empty_environment(built, tmp_path):
     assert printed["evaluate cartpole --episodes 3"].startswith("return ")
     assert (tmp_path / "cartpole" / "episode-0.png").stat().st_size > 10_000
     assert "finished" in printed["runs ."] and "cartpole" in printed["runs ."]
-    refused = run(bin_ / "recollect", "benchmark", "memory", "--tasks", "nothing", cwd=tmp_path, env=clean, ok=False)
-    assert refused.stderr.startswith("recollect: ") and refused.stderr.count("\n") == 1
+    assert (tmp_path / "cartpole" / "view.html").stat().st_size > 100_000
+    for words in REFUSED:
+        refused = run(bin_ / "recollect", *words.split(), cwd=tmp_path, env=clean, ok=False)
+        assert refused.stderr.startswith("recollect: ") and refused.stderr.count("\n") == 1
+    assert "pip install 'recollect[tables]'" in refused.stderr
+
+
+def test_every_command_of_the_first_level_is_among_them():
+    commands = next(a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)).choices
+    assert {words.split()[0] for words in (*COMMANDS, *REFUSED)} == set(commands)

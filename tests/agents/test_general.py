@@ -187,6 +187,10 @@ def test_unknown_options_are_named():
         named.make("general", hidden=3)
     with pytest.raises(ValueError, match="memory of general has no option 'size'; there are law, radius"):
         named.make("general", **{"memory.size": 3})
+    with pytest.raises(
+        ValueError, match=r"memory=5: that is a part with options of its own, memory\.law, memory\.radius"
+    ):
+        named.make("general", memory=5)
     with pytest.raises(ValueError, match=r"general has no option 'memories\.law'"):
         named.make("general", **{"memories.law": "fifo"})
 

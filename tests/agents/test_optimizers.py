@@ -1,11 +1,12 @@
 """Steps: the bound by hand, plain RMSProp without it, and optax's in the same place."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from recollect.agents.optimizers import BoundedRMS, Optax, reach
+from recollect.agents.optimizers import BoundedRMS, Optax, moved_by, reach
 
 DIRECTION = {"a": jnp.array([3.0, -4.0]), "b": jnp.array([[0.5]])}
 TRACES = {"a": jnp.array([[1.0, 2.0], [0.0, 1.0]]), "b": jnp.array([[[4.0]], [[-2.0]]])}  # two horizons
@@ -65,6 +66,20 @@ def test_a_floor_below_the_mean_square_of_late_changes_nothing():
         step, state = optimizer.update(DIRECTION, TRACES, ERRORS, state)
         expected, other = plain.update(DIRECTION, TRACES, ERRORS, other)
         np.testing.assert_array_equal(step["a"], expected["a"])
+
+
+@pytest.mark.parametrize(
+    "optimizer", [BoundedRMS(floor=0.1), BoundedRMS(overshoot=0.0), Optax(optax.sgd(0.1, momentum=0.9))]
+)
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e18, 1e19, 2e19, 1e25, np.inf, np.nan])
+def test_what_an_update_moves_by_is_finite_if_all_of_it_is(optimizer, size):
+    """Squares beyond the largest number, infinite traces beside a vanishing error: none goes unnoticed."""
+    state = optimizer.init(DIRECTION)
+    traces = {name: size * z for name, z in TRACES.items()}
+    direction = {name: jnp.tensordot(ERRORS, z, axes=1) for name, z in traces.items()}
+    step, after = optimizer.update(direction, traces, ERRORS, state)
+    all_finite = all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves((step, after)))
+    assert bool(jnp.isfinite(moved_by(step, after))) == all_finite
 
 
 def test_optax_goes_along_the_direction():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recollect.agents.general import GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
-from recollect.agents.persistence import FADING, MOST, WORSE, Persistence, Tried
+from recollect.agents.persistence import FADING, MANY, MOST, WORSE, Persistence, Tried
 from recollect.agents.trace_units import TraceUnits
 from recollect.envs.base import TimeStep
 
@@ -53,7 +53,7 @@ def test_the_formula_by_hand():
     np.testing.assert_allclose(tried.variance, s, rtol=1e-3)
     z = (m[1] - m[0]) / np.sqrt((n @ s + (m[1] - m[0]) ** 2) / n.sum() * (1 / n).sum())
     np.testing.assert_allclose(DEFAULT.advantage(tried), z, rtol=1e-2)
-    np.testing.assert_allclose(chance(tried), min(MOST, 1 / (1 + np.exp(-2 * z))), rtol=1e-2)
+    np.testing.assert_allclose(chance(tried), min(MOST, 1 / (1 + np.exp(-2 * (z - n[1] / MANY)))), rtol=1e-2)
 
 
 def test_the_way_that_returns_more_is_taken_and_fresh_numbers_are_not_given_up():
@@ -78,8 +78,12 @@ def test_two_episodes_prove_little():
     assert float(chance(after([(False, 0.0), (True, -100.0)]))) > 0.1
 
 
-def test_episodes_that_all_return_the_same_say_nothing():
-    assert float(chance(after((k % 2, -500.0) for k in range(40)))) == pytest.approx(0.5)
+def test_where_they_make_no_difference_kept_numbers_lose_the_benefit_of_the_doubt():
+    """In half of the episodes at first, in one of eight once fifty or so have had them."""
+    chances = [float(chance(after((k % 2, -500.0) for k in range(episodes)))) for episodes in (1, 20, 100, 600)]
+    assert chances[0] == pytest.approx(0.5)
+    assert chances == sorted(chances, reverse=True)
+    assert chances[-1] == pytest.approx(1 / (1 + np.exp(2)), rel=1e-2)
 
 
 def test_a_way_tried_long_ago_is_not_blamed_for_what_was_learned_since():

@@ -6,15 +6,11 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 import recollect
 from recollect import cli
 from recollect.studies import plots
-from recollect.studies.reproduce import Standing, make_plan
-from recollect.training import progress
-from recollect.training.batch import Progress
 
 
 def test_version_and_help(capsys):
@@ -101,29 +97,6 @@ def test_plot_refuses_what_is_no_run(tmp_path, capsys):
     for path in (tmp_path, tmp_path / "nowhere"):
         assert cli.main(["plot", str(path)]) == 1
         assert capsys.readouterr().err == f"recollect: {path} is not a run folder: config.json is missing\n"
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_progress(terminal, monkeypatch, capsys):
-    """A line every few seconds in a log, bars on a terminal; both name episodes, speed, return and time left."""
-    monkeypatch.setattr(progress, "EVERY", 0.0)
-    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "150")
-    plan = make_plan("fig4", episodes=1000)
-    standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
-    with progress.watching("fig4", list(standings)) as show:
-        show(standings)
-        for episodes in (100, 300, 1000):
-            standings["episodic"].update(0, Progress(episodes, episodes, np.full(3, episodes), [], 0.75))
-            show(standings)
-            show(standings)
-    text = capsys.readouterr().err
-    for part in ("fig4 episodic", "fig4 recurrent", "compiling", "1,000 of 1,000 episodes", "steps/s", "0.750", "done"):
-        assert part in text
-    assert ("━" in text) == terminal
-    if not terminal:
-        assert "0:00 left" in text and text.count("done") == 1
 
 
 @pytest.mark.parametrize(

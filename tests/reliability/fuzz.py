@@ -30,7 +30,7 @@ from recollect import FileError, Learner, RecollectError, Reservoir, cli
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.envs.t_maze import TMazeEnv
 from recollect.errors import printable
-from recollect.store import checkpoints, lock, run_folders
+from recollect.store import checkpoints, lock, run_folders, run_reading
 from recollect.studies import reproduce
 from recollect.training import callbacks
 from recollect.training.resuming import resume
@@ -96,13 +96,13 @@ def rarely_bytes(rng, content):
 
 def load_run(path):
     """Everything that reads a run folder."""
-    for reader in (run_folders.read, run_folders.summary, run_folders.verify):
+    for reader in (run_reading.read, run_reading.summary, run_reading.verify):
         with contextlib.suppress(FileError):
             reader(path)
     folder = run_folders.RunFolder.reopen(path)
     try:
         plan = reproduce.plan_of(path, folder.config)
-        run_folders.seconds_between_checkpoints(path, folder.config)
+        run_reading.seconds_between_checkpoints(path, folder.config)
         run_folders.refuse_changes(folder.config, plan.config(), str(path), ("command", "versions", "checkpoints"))
         found = folder.load("a-0", {"x": ((4,), "float64")}, fallback=True)
         folder.cut_metrics({} if found is None else {"a-0": found})
@@ -179,7 +179,7 @@ def fuzz_learner(rng, sound, here):
             )
         with contextlib.suppress(ValueError):  # what strict JSON cannot hold
             checkpoints.save(newest.parent, arrays, meta)
-    for reader in (run_folders.summary, run_folders.verify):
+    for reader in (run_reading.summary, run_reading.verify):
         with contextlib.suppress(FileError):
             reader(path)
     learner = Learner.load(path, lambda: TMazeEnv(length=2), check=False)
@@ -372,17 +372,17 @@ def run_command(words):
 @contextlib.contextmanager
 def bounded():
     """What a file asks for in vain amounts of is not done: that takes long, and harms nobody."""
-    go_on, evaluate = Learner.go_on, Learner.evaluate
+    learn_to_goal, evaluate = Learner.learn_to_goal, Learner.evaluate
 
     def short(self, *arguments, **options):
         if self.goal - self.steps > 100:
             raise RecollectError("too long to try")
-        go_on(self, *arguments, **options)
+        learn_to_goal(self, *arguments, **options)
 
     def few(self, episodes=100, **options):
         return evaluate(self, min(episodes, 3), **options)
 
-    with mock.patch.object(Learner, "go_on", short), mock.patch.object(Learner, "evaluate", few):
+    with mock.patch.object(Learner, "learn_to_goal", short), mock.patch.object(Learner, "evaluate", few):
         yield
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from recollect import cli
 from recollect.errors import FileError
-from recollect.store import checkpoints, files, provenance, run_folders
+from recollect.store import checkpoints, files, provenance, run_folders, run_reading
 from recollect.studies import plan, plots, reproduce
 from recollect.training.batch import Progress, Result
 
@@ -175,10 +175,10 @@ def _check(run):
     """After a kill: every listed checkpoint is sound, the metrics reach as far; a folder hardly begun is begun anew."""
     if not (run / "log.jsonl").exists():
         with contextlib.suppress(FileError):
-            run_folders.read(run)
+            run_reading.read(run)
         shutil.rmtree(run, ignore_errors=True)
         return
-    assert [fault for _, fault in run_folders.verify(run) if fault] == []
+    assert [fault for _, fault in run_reading.verify(run) if fault] == []
 
 
 if __name__ == "__main__":

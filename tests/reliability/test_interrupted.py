@@ -12,7 +12,7 @@ import time
 import pytest
 
 from recollect import cli
-from recollect.store import checkpoints, files, lock, run_folders
+from recollect.store import checkpoints, files, lock, run_folders, run_reading
 from recollect.store.interrupts import Interrupts
 from recollect.studies import reproduce
 from reliability import commands, standin
@@ -137,10 +137,10 @@ def test_the_second_process_leaves_at_once_and_names_the_first(tmp_path):
         assert time.monotonic() - asked < 60, "it did not wait: the first holds the folder for minutes"
         expected = f"{run} is in use by process {first.pid} on {holder['host']}, started {holder['started']}"
         assert expected in err and err.count("\n") == 1
-    assert run_folders.summary(run)["status"] == "running" and str(first.pid) in run_folders.summary(run)["holder"]
+    assert run_reading.summary(run)["status"] == "running" and str(first.pid) in run_reading.summary(run)["holder"]
     first.kill()
     first.communicate()
-    assert lock.holder(run) is None and run_folders.summary(run)["status"] == "stopped"
+    assert lock.holder(run) is None and run_reading.summary(run)["status"] == "stopped"
     assert resume(run) == 0, "a holder that died here is known to be dead"
     assert f"process {first.pid}" in next(e["of"] for e in events(run) if e["event"] == "took over the lock")
 
@@ -153,7 +153,7 @@ def test_a_lock_from_elsewhere_is_broken_only_when_asked(stopped, whole, capsys)
     error = capsys.readouterr().err
     assert "locked by process 17 on elsewhere, started 2020-01-01T00:00:00Z" in error and "--break-lock" in error
     assert content(stopped) == before
-    assert "elsewhere" in run_folders.summary(stopped)["holder"]
+    assert "elsewhere" in run_reading.summary(stopped)["holder"]
     assert resume(stopped, "--break-lock") == 0
     assert outcome(stopped) == outcome(whole) and "took over the lock" in [e["event"] for e in events(stopped)]
 
@@ -407,7 +407,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from reliability import standin
 from recollect import cli
-from recollect.store import run_folders
+from recollect.store import run_reading
 from recollect.studies import reproduce
 from recollect.training.batch import Progress
 standin.install()
@@ -425,8 +425,8 @@ def begin(plan, job, group, state):
 reproduce.begin = begin
 code = cli.main(["reproduce", *standin.ARGUMENTS, "--out", str(run), "--checkpoint-every", "0.01"])
 print("exit", code)
-print("faults", [fault for _, fault in run_folders.verify(run) if fault])
-print("saved", len(run_folders.saved(run)), "hidden", [p.name for p in run.rglob(".*")])
+print("faults", [fault for _, fault in run_reading.verify(run) if fault])
+print("saved", len(run_reading.saved(run)), "hidden", [p.name for p in run.rglob(".*")])
 (run.parent / "ballast").unlink()
 print("resumed", cli.main(["resume", str(run)]))
 import shutil

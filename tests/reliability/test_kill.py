@@ -8,7 +8,7 @@ import sys
 import time
 
 from recollect import cli
-from recollect.store import checkpoints, run_folders
+from recollect.store import checkpoints, run_reading
 from reliability import commands
 from reliability.commands import real, wait_for
 from reliability.standin import outcome
@@ -43,8 +43,8 @@ def test_the_real_trainer_killed_and_resumed(tmp_path):
         assert process.wait() == -9
         process.communicate()
         assert commands.read_json(run / "status.json")["status"] == "running"
-        assert run_folders.summary(run)["status"] == "stopped"
-        assert [fault for _, fault in run_folders.verify(run) if fault] == []
+        assert run_reading.summary(run)["status"] == "stopped"
+        assert [fault for _, fault in run_reading.verify(run) if fault] == []
     assert cli.main(["resume", str(run)]) == 0
     assert outcome(run) == outcome(whole)
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
@@ -81,8 +81,8 @@ def test_a_learner_killed_and_resumed(tmp_path, capsys):
         _, err = process.communicate(timeout=120)
         assert process.returncode == (130 if number == signal.SIGTERM else -9), err
         status = "interrupted" if number == signal.SIGTERM else "stopped"
-        assert run_folders.summary(run)["status"] == status and 0 <= run_folders.summary(run)["progress"] < 1
-        assert [fault for _, fault in run_folders.verify(run) if fault] == []
+        assert run_reading.summary(run)["status"] == status and 0 <= run_reading.summary(run)["progress"] < 1
+        assert [fault for _, fault in run_reading.verify(run) if fault] == []
         newest = checkpoints.load(run / "checkpoints" / "learner")
         assert 0 < newest.meta["steps"] < 20_000
         within.append(len(newest.arrays["fleet.taken"]) > 0)
@@ -94,10 +94,10 @@ def test_a_learner_killed_and_resumed(tmp_path, capsys):
     assert found[0] == found[1]
     assert [e["event"] for e in commands.events(run)].count("resumed") == 3
     assert cli.main(["verify", str(run)]) == 0 and cli.main(["runs", str(tmp_path)]) == 0
-    assert run_folders.summary(run) == {
-        **run_folders.summary(whole),
+    assert run_reading.summary(run) == {
+        **run_reading.summary(whole),
         "run": "run",
-        "command": run_folders.summary(run)["command"],
+        "command": run_reading.summary(run)["command"],
     }
 
 

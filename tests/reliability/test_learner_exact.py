@@ -24,7 +24,7 @@ from recollect.engines.compiled_host import CompiledHost
 from recollect.engines.host import blank_rows
 from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
-from recollect.store import checkpoints, files, lock, run_folders, trees
+from recollect.store import checkpoints, files, lock, run_folders, run_reading, trees
 from recollect.store.interrupts import Interrupted
 from recollect.training import callbacks, env_pool, inspection
 from recollect.training import online as learner_module
@@ -141,7 +141,7 @@ def test_interrupted_anywhere_and_resumed(case, tmp_path, one_by_one):
     found = resume(run, env)
     assert bits(found) == bits(whole) and rows(run) == rows(tmp_path / "whole")
     assert found.exact and commands.read_json(run / "status.json")["exact"] is True
-    assert [wrong for _, wrong in run_folders.verify(run) if wrong] == []
+    assert [wrong for _, wrong in run_reading.verify(run) if wrong] == []
     table = [(folder / "metrics.csv").read_text().splitlines() for folder in (run, tmp_path / "whole")]
     assert [line.split(",")[:6] for line in table[0]] == [line.split(",")[:6] for line in table[1]]
 
@@ -358,7 +358,7 @@ def test_an_environment_that_ignores_its_seed_is_refused(env, what, tmp_path, on
     found = resume(run, env, allow_inexact=True)
     assert found.steps == 60 and not found.exact
     assert commands.read_json(run / "status.json")["exact"] is False and message in str(commands.events(run))
-    assert run_folders.summary(run)["exact"] is False
+    assert run_reading.summary(run)["exact"] is False
     assert not Learner.load(run, env, check=False).exact, "the mark stays"
 
 
@@ -408,7 +408,7 @@ def test_an_update_that_is_not_finite_stops_training(case, tmp_path):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(learner.state().params))
     status = commands.read_json(tmp_path / "run" / "status.json")
     assert status["status"] == "failed" and "step 3" in status["error"]
-    assert run_folders.summary(tmp_path / "run")["error"] == status["error"]
+    assert run_reading.summary(tmp_path / "run")["error"] == status["error"]
     assert learner.learn(3, strict=False).steps == 3 * learner.copies + 3
 
 
@@ -585,8 +585,8 @@ def test_a_full_disk(tmp_path, whole, one_by_one, monkeypatch):
         patch.setattr(files, "_put", full)
         with pytest.raises(RecollectError, match=r"cannot write the checkpoint .*run.*No space left on device"):
             make("native").learn(60, log_every=10, folder=run, callbacks=[callbacks.Checkpoint(10)])
-    assert [wrong for _, wrong in run_folders.verify(run) if wrong] == [] and not list(run.rglob(".recollect-*"))
-    assert not (run / "lock.json").exists() and run_folders.summary(run)["status"] == "stopped", (
+    assert [wrong for _, wrong in run_reading.verify(run) if wrong] == [] and not list(run.rglob(".recollect-*"))
+    assert not (run / "lock.json").exists() and run_reading.summary(run)["status"] == "stopped", (
         "nor could the status be written"
     )
     assert bits(resume(run, Walk)) == bits(whole) and rows(run) == rows(whole.folder)
@@ -606,7 +606,7 @@ def test_twice_raises_at_once(tmp_path, one_by_one):
     with mock.patch.object(CompiledHost, "unpack", unpack), pytest.raises(KeyboardInterrupt) as raised:
         interrupted(5, lambda: resume(run, Walk))
     assert again == [] and not isinstance(raised.value, Interrupted)
-    assert commands.content(run / "checkpoints") == before and run_folders.summary(run)["status"] == "stopped"
+    assert commands.content(run / "checkpoints") == before and run_reading.summary(run)["status"] == "stopped"
     assert resume(run, Walk).steps == 30
 
 

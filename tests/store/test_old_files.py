@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recollect import Learner, RecollectError, Reservoir, cli
-from recollect.store import checkpoints, run_folders, trees
+from recollect.store import checkpoints, run_reading, trees
 from recollect.training.resuming import resume
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def copied(tmp_path):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_are_listed_and_verified(name, capsys):
-    summary = run_folders.summary(OLD / name)
+    summary = run_reading.summary(OLD / name)
     assert summary["status"] == ("finished" if name.endswith("whole") else "interrupted")
     assert 0 < summary["progress"] <= 1
     assert cli.main(["verify", str(OLD / name)]) == 0
@@ -46,7 +46,7 @@ def test_an_interrupted_learner_resumes(copied):
     with pytest.raises(RecollectError, match="recollect"):
         resume(run)
     learner = resume(run, allow_inexact=True)
-    assert learner.steps == 400 and run_folders.summary(run)["status"] == "finished"
+    assert learner.steps == 400 and run_reading.summary(run)["status"] == "finished"
     expected = metrics(OLD / "learner-whole")
     assert [row["steps"] for row in metrics(run)] == [row["steps"] for row in expected]
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from recollect import FileError, RecollectError
-from recollect.store.run_folders import RunFolder, check_free, read
+from recollect.store.run_folders import RunFolder, check_free
+from recollect.store.run_reading import read
 
 CONFIG = {"agents": {"a": {"seeds": [3, 5], "episodes": 20, "bins": 4}}}
 

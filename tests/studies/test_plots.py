@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recollect import FileError
-from recollect.store.run_folders import read
+from recollect.store.run_reading import read
 from recollect.studies import plots
 from studies.synthetic import write_run
 from tiers import first_quick

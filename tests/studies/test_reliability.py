@@ -27,6 +27,12 @@ def test_a_checkpoint_costs_less_than_2_percent():
     assert found["share_every_60_s"] < 0.02 and found["bytes"] < 200_000
 
 
+def test_a_soak_of_seconds(tmp_path):
+    """Until it has looked four times after the first checkpoint; ``recollect lab soak`` is the same for an hour."""
+    found = reliability.soak(0.1, 0.2, tmp_path / "soak", lambda text: None, look=0.2)
+    assert found["checkpoints"] > 1 and found["steps"] > 0 and found["failures"] == found["damaged"] == []
+
+
 def test_what_a_soak_says():
     flat = [Sample(10.0 * k, 500 * 2**20, 7, 1000 * k, k % 50, k // 50) for k in range(100)]
     found = judge(flat)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from recollect import RecollectError, cli
-from recollect.store.run_folders import read
+from recollect.store.run_reading import read
 from recollect.studies import reproduce
 from recollect.studies.reproduce import Standing, make_plan
 from recollect.training.batch import Progress, Result

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from recollect import cli
-from recollect.store.run_folders import read
+from recollect.store.run_reading import read
 from recollect.studies import crew, executors, slices
 from recollect.training.batch import Progress, Result
 

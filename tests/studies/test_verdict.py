@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from recollect.store.run_folders import read, write_json
+from recollect.store.run_folders import write_json
+from recollect.store.run_reading import read
 from recollect.studies.verdict import as_markdown, judge
 from studies.synthetic import write_run
 

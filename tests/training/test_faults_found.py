@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from recollect import EpisodicActorCritic, FileError, Learner, RecollectError, cli
-from recollect.store import checkpoints, files, run_folders
+from recollect.store import checkpoints, files, run_folders, run_reading
 from recollect.store.interrupts import Interrupted
 from recollect.training import callbacks, inspection
 from recollect.training.recording import read_rows
@@ -234,7 +234,7 @@ def test_a_callback_may_add_columns(tmp_path):
     ]
     table = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
     assert table[0].endswith(",evaluation,loss,note") and table[1].endswith(",0.5,") and len(table) == 5
-    assert [wrong for _, wrong in run_folders.verify(tmp_path / "run") if wrong] == []
+    assert [wrong for _, wrong in run_reading.verify(tmp_path / "run") if wrong] == []
 
 
 def test_what_a_callback_adds_must_be_json(tmp_path):
@@ -248,7 +248,7 @@ def test_several_agents_are_listed_together(tmp_path, capsys):
     learner = Learner(A, Count, copies=3, learners="each", check=False)
     learner.learn(30, log_every=10, folder=tmp_path / "run")
     last = [row["return"] for row in read_rows(tmp_path / "run")[-3:]]
-    assert run_folders.summary(tmp_path / "run")["last_return"] == pytest.approx(np.mean(last))
+    assert run_reading.summary(tmp_path / "run")["last_return"] == pytest.approx(np.mean(last))
     watch = [callbacks.Evaluate(10, 2), callbacks.EarlyStop(-9.0, patience=3)]
     learner.learn(60, log_every=10, callbacks=watch)
     assert learner.steps == 60, "three rows of each, not of all"
@@ -302,7 +302,7 @@ def test_learning_on_after_a_full_disk(tmp_path, monkeypatch):
             learner.learn(30, log_every=10)
     learner.learn(30, log_every=10)
     assert [row["steps"] for row in read_rows(tmp_path / "run")] == [10, 20, 30, 40, 50, 60, 70]
-    assert [wrong for _, wrong in run_folders.verify(tmp_path / "run") if wrong] == []
+    assert [wrong for _, wrong in run_reading.verify(tmp_path / "run") if wrong] == []
     assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 8
 
 
@@ -507,7 +507,7 @@ def test_a_run_to_the_end_of_all_steps_can_be_gone_on_with(tmp_path):
 
 
 def test_a_callback_cannot_spoil_the_rows(tmp_path):
-    """Whatever one does to a row, the run is sound, listed, and gone on with."""
+    """Whatever one does to a row, the run is intact, listed, and can be resumed."""
 
     def spoil(learner, row):
         row.clear()
@@ -520,8 +520,8 @@ def test_a_callback_cannot_spoil_the_rows(tmp_path):
         (0, 10, 5, "text"),
         (0, 20, 5, "text"),
     ]
-    assert all(fault is None for _, fault in run_folders.verify(run))
-    assert run_folders.summary(run)["last_return"] == 5.0
+    assert all(fault is None for _, fault in run_reading.verify(run))
+    assert run_reading.summary(run)["last_return"] == 5.0
     assert Learner.load(run, Count, check=False).steps == 20
 
 

@@ -95,17 +95,17 @@ def test_learning_leaves_metrics(trained):
 
 
 def test_runs_and_verify_know_a_learners_folder(trained, tmp_path):
-    from recollect.store import run_folders
+    from recollect.store import run_reading
 
-    found = run_folders.summary(trained.folder)
+    found = run_reading.summary(trained.folder)
     assert found["status"] == "finished" and found["progress"] == 1 and -1 <= found["last_return"] <= 1
-    assert [wrong for _, wrong in run_folders.verify(trained.folder) if wrong] == []
+    assert [wrong for _, wrong in run_reading.verify(trained.folder) if wrong] == []
     with open(trained.folder / "metrics.jsonl") as file:
         first, *rest = file.readlines()
     copy = tmp_path / "copy"
     shutil.copytree(trained.folder, copy)
     (copy / "metrics.jsonl").write_text("".join([first.replace("0", "1"), *rest]))
-    assert [wrong for _, wrong in run_folders.verify(copy) if wrong]
+    assert [wrong for _, wrong in run_reading.verify(copy) if wrong]
 
 
 def test_the_same_seed_gives_the_same_agent(trained, tmp_path):

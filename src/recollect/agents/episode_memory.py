@@ -31,7 +31,7 @@ class EpisodeMemory:
         law: "reservoir" (each n-subset with probability proportional to the product of its learned weights),
             "uniform", "fifo" (the last n) or "none".
         radius: a state within this distance of a stored one, in deviations of the observation's elements, is the same
-            state come again, and is not stored; None stores every visit. Where observations are noisy no two are
+            state once more, and is not stored; None stores every visit. Where observations are noisy no two are
             equal, and a memory that knows equality alone fills with what is always there.
     """
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from recollect.agents import base, explanation, memory, td
@@ -464,6 +463,8 @@ class EpisodicActorCritic(Agent):
         direction = jax.tree.map(lambda z, h: delta * z + openness * h, new_traces, entropy_grads)
         mean = squares
         if self.optimizer == "rmsprop":
+            import optax  # takes longer than the rest of the agent, and most have no use for it
+
             rms: Any = optax.scale_by_rms(decay=self.square_decay, eps=self.epsilon)
             direction, (mean,) = rms.update(direction, optax.ScaleByRmsState(squares))
         moved = self._move(params, direction)

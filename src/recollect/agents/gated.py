@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from recollect.agents import explanation, td
@@ -67,7 +66,9 @@ class GatedActorCritic(Agent):
         check_choice("critic_start", self.critic_start, ("zero", "random"))
         check_choice("critic_output", self.critic_output, ("tanh", "linear"))
 
-    def _rms(self) -> optax.GradientTransformation:
+    def _rms(self) -> Any:
+        import optax
+
         return optax.scale_by_rms(decay=self.decay, eps=self.epsilon)
 
     def value(self, params: Parameters, s: Array) -> Array:

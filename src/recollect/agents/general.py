@@ -19,8 +19,9 @@ from recollect.agents.base import Agent, TimeStep, Turn, check_number, register,
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
 from recollect.agents.networks import NormedNetwork
-from recollect.agents.optimizers import BoundedRMS, Optimizer
+from recollect.agents.optimizers import BoundedRMS, Optimizer, moved_by
 from recollect.agents.persistence import Persistence, Tried
+from recollect.agents.reopening import Reached, Reopening
 from recollect.agents.scaling import Moments
 from recollect.agents.trace_units import TraceUnits
 from recollect.reservoir import kernel
@@ -100,6 +101,7 @@ class State(NamedTuple):
     time: Array  # steps in this episode
     total: Array  # the sum of the episode's rewards so far
     tried: Tried
+    reached: Reached
     chance: Chance
     decision: Decision
 
@@ -116,10 +118,11 @@ class GeneralActorCritic(Agent):
         \delta_k &= r / \sigma_k + \gamma_k V_k(\hat x', f') - V_k(\hat x, f), \qquad
             \bar\delta = \tfrac1K \textstyle\sum_k \delta_k \\
         z &\leftarrow \gamma \lambda z + \nabla (V_k + \log \pi(a | \hat x, f, m) + \log Q(m | \hat x, f) + w/w_i) \\
-        d &= \delta z + \text{surprise} \, |\bar\delta| \, \nabla (H_\pi + H_Q)
+        d &= \delta z + \text{surprise} \, (|\bar\delta| + l) \, \nabla (H_\pi + H_Q)
 
     and each of critic, actor and write network takes a bounded step along its d. The critic learns every horizon γ_k,
-    each in units of its own returns, and the actor follows their mean, so that no horizon has to be chosen.
+    each in units of its own returns, and the actor follows their mean, so that no horizon has to be chosen. l is 0
+    unless returns have lost what they had gained (``recollect.agents.reopening``).
 
     >>> agent = GeneralActorCritic()
     >>> agent.memory_size, agent.discounts
@@ -137,12 +140,13 @@ class GeneralActorCritic(Agent):
         trace_decay: λ of the eligibility traces.
         surprise: weight of the entropy of policy and query for each unit of \|δ\|: choices stay open where outcomes
             still surprise, and settle where they do not.
+        reopening: how open choices become again once returns have lost what they had gained.
         persistence: whether the numbers that draw actions are fresh at every step or kept for a while.
         credit_cap: bound on the quotient of a state's weight now and its weight when it was stored.
         actions: how actions are drawn, set from the environment.
     """
 
-    learned: ClassVar[tuple[str, ...]] = ("params", "optimizers", "scales", "tried")
+    learned: ClassVar[tuple[str, ...]] = ("params", "optimizers", "scales", "tried", "reached")
 
     memory_size: int = 16
     memory: EpisodeMemory = MEMORY
@@ -156,6 +160,7 @@ class GeneralActorCritic(Agent):
     discounts: tuple[float, ...] = dataclasses.field(default=(0.8, 0.95, 0.99), metadata=traced())
     trace_decay: float = dataclasses.field(default=0.25, metadata=traced())
     surprise: float = dataclasses.field(default=0.1, metadata=traced())
+    reopening: Reopening = dataclasses.field(default=Reopening(), metadata=traced())
     persistence: Persistence = dataclasses.field(default=Persistence(), metadata=traced())
     credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
     actions: Distribution = CATEGORICAL
@@ -236,6 +241,7 @@ class GeneralActorCritic(Agent):
             time=nothing,
             total=jnp.zeros(()),
             tried=self.persistence.init(),
+            reached=self.reopening.init(),
             chance=Chance(jnp.zeros(self.actions.draws), jnp.zeros((), bool)),
             decision=Decision(jnp.zeros(s), jnp.zeros(inputs), jnp.zeros(s), nothing, self.actions.nothing()),
         )
@@ -305,21 +311,23 @@ class GeneralActorCritic(Agent):
         errors = self.td_errors(state, timestep, v, scales)
         error = jnp.mean(errors)
         traces = self._lengthened(state.traces, gradient, discounts)
-        openness = self.surprise * jnp.abs(error)
+        openness = self.surprise * (jnp.abs(error) + self.reopening.openness(state.reached, state.tried.usual))
         directions = Parameters(
             jax.tree.map(lambda z: jnp.tensordot(errors, z, axes=1), traces.critic),
             jax.tree.map(lambda z, h: error * z + openness * h, traces.actor, entropy_gradient),
             jax.tree.map(lambda z: error * z, traces.write),
         )
         steps, optimizers = self._steps(directions, traces, errors, error, state.optimizers)
-        # One sum over all that moves: it is finite only if every number in it is.
-        moved_by = sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves((steps, optimizers)))
-        finite = jnp.isfinite(moved_by) & jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
+        finite = jnp.isfinite(sum(map(moved_by, steps, optimizers)))
+        finite &= jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
         moves = jnp.logical_and(finite, active)
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
 
-        def kept(new, old):
+        def kept(new, old, moves=moves):
             return jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, old)
+
+        tried = self.persistence.observe(state.tried, state.chance.kept, total)
+        reached = self.reopening.observe(state.reached, tried.usual, tried.episodes)
 
         moved = state._replace(
             params=jax.tree.map(lambda p, step: p + jnp.where(moves, step, 0.0), params, steps),
@@ -330,11 +338,8 @@ class GeneralActorCritic(Agent):
             scales=kept(scales, state.scales),
             returns=jnp.where(over, 0.0, jnp.where(finite, returns, state.returns)),
             total=jnp.where(over, 0.0, jnp.where(finite, total, state.total)),
-            tried=jax.tree.map(
-                lambda new, old: jnp.where(moves & over, new, old),
-                self.persistence.observe(state.tried, state.chance.kept, total),
-                state.tried,
-            ),
+            tried=kept(tried, state.tried, moves & over),
+            reached=kept(reached, state.reached, moves & over),
         )
         return self._after(moved, state, over, states, key), finite
 

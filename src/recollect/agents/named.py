@@ -16,6 +16,7 @@ from recollect.agents.optimizers import BoundedRMS
 from recollect.agents.persistence import Persistence
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
+from recollect.agents.reopening import Reopening
 from recollect.agents.trace_units import TraceUnits
 from recollect.errors import FileError
 
@@ -27,7 +28,16 @@ CLASSES: dict[str, type[Agent]] = {
 }
 
 PARTS: dict[str, type] = {
-    cls.__name__: cls for cls in (BoundedRMS, Convolution, EpisodeMemory, NormedNetwork, Persistence, TraceUnits)
+    cls.__name__: cls
+    for cls in (
+        BoundedRMS,
+        Convolution,
+        EpisodeMemory,
+        NormedNetwork,
+        Persistence,
+        Reopening,
+        TraceUnits,
+    )
 }
 """What agents are made of and a file can hold: by name, with numbers, names and lists of them for options."""
 
@@ -74,6 +84,9 @@ def make(name: str, **options: Any) -> Agent:
             owner, part, of_part = (owner, part, of_part) if dataclasses.is_dataclass(owner) else (agent, "", option)
             of = f"{part} of {name}" if part else name
             raise ValueError(f"{of} has no option {of_part!r}; there are {', '.join(_options(owner))}")
+        if dataclasses.is_dataclass(there := getattr(owner, of_part)) and not dataclasses.is_dataclass(value):
+            own = ", ".join(f"{option}.{name}" for name in _options(there))
+            raise ValueError(f"{option}={value}: that is a part with options of its own, {own}")
         agent = agent.replace(**({part: dataclasses.replace(owner, **{of_part: value})} if dot else {option: value}))  # type: ignore[type-var]
     return agent
 

@@ -5,14 +5,16 @@ that multiplied them: how far the last step would have gone is what the bound be
 """
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from recollect.agents.base import check_number, register, traced
+
+if TYPE_CHECKING:  # at run time the user brings it, with the transformation
+    import optax
 
 
 class Optimizer(Protocol):
@@ -92,25 +94,34 @@ class BoundedRMS:
     def update(self, direction: Any, traces: Any, errors: Array, state: Squares) -> tuple[Any, Squares]:
         """See the class; the leaves of ``traces`` have a leading axis as long as ``errors``."""
         count = state.count + 1
-        mean = jax.tree.map(lambda v, d: self.decay * v + (1 - self.decay) * d * d, state.mean, direction)
-        correction = 1 - jnp.asarray(self.decay, jnp.float32) ** count
-        lasting, squares = None, jax.tree.map(lambda v: v / correction, mean)
+        mean = jax.tree.map(lambda v, d: v + (1 - self.decay) * (d * d - v), state.mean, direction)
+        correction = 1 / (1 - jnp.asarray(self.decay, jnp.float32) ** count)
+        lasting, squares = None, jax.tree.map(lambda v: correction * v, mean)
         if self.floor is not None:
             share = 1 / jnp.minimum(count, LONGEST)
             lasting = jax.tree.map(lambda u, d: u + share * (d * d - u), state.lasting, direction)
             squares = jax.tree.map(lambda v, u: jnp.maximum(v, self.floor * u), squares, lasting)
         scale = jax.tree.map(lambda v: 1 / (jnp.sqrt(v) + self.epsilon), squares)
-        rate = self.rate / jnp.maximum(1.0, self.rate * self.overshoot * reach(scale, traces, errors))
-        return jax.tree.map(lambda p, d: rate * p * d, scale, direction), Squares(mean, lasting, count)
+        far = self.rate * self.overshoot * jnp.minimum(reach(scale, traces, errors), jnp.finfo(jnp.float32).max)
+        rate = self.rate / jnp.maximum(1.0, far)
+        return jax.tree.map(lambda p, d: rate * (p * d), scale, direction), Squares(mean, lasting, count)
 
 
 def reach(scale: Any, traces: Any, errors: Array) -> Array:
     """max_k max(|δ_k|, 1) Σ |p z_k|, with p ↔ ``scale``, z_k ↔ ``traces``, δ_k ↔ ``errors``."""
-    sums = [
-        jnp.sum(jnp.abs(p * z), axis=tuple(range(1, z.ndim)))
-        for p, z in zip(jax.tree.leaves(scale), jax.tree.leaves(traces), strict=True)
-    ]
-    return jnp.max(jnp.maximum(jnp.abs(errors), 1.0) * sum(sums))
+    pairs = list(zip(jax.tree.leaves(scale), jax.tree.leaves(traces), strict=True))
+    sums = jnp.stack([sum(jnp.sum(p * jnp.abs(z[k])) for p, z in pairs) for k in range(len(errors))])
+    return jnp.max(jnp.maximum(jnp.abs(errors), 1.0) * sums)
+
+
+def moved_by(steps: Any, state: Any) -> Array:
+    """A number that is finite only if the steps and the optimizer's state after them are.
+
+    Of `BoundedRMS` the sum of the mean squares: where they are finite, so are d², thus d, z and u; p is at most 1/ε.
+    """
+    leaves = jax.tree.leaves(state.mean if isinstance(state, Squares) else (steps, state))
+    floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return sum((jnp.sum(jnp.abs(leaf)) for leaf in floats), jnp.zeros(()))
 
 
 @register
@@ -118,10 +129,11 @@ def reach(scale: Any, traces: Any, errors: Array) -> Array:
 class Optax:
     """Any transformation of optax as an optimizer: it is given the direction alone, as what to go along.
 
+    >>> import optax
     >>> optimizer = Optax(optax.adam(1e-3))
     """
 
-    transformation: optax.GradientTransformation
+    transformation: "optax.GradientTransformation"
 
     def init(self, params: Any) -> Any:
         """The transformation's own state."""

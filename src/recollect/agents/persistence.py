@@ -4,7 +4,8 @@ An action is drawn from the policy by inversion of its distribution. With a numb
 same way for a while, and what takes a run of like actions (to swing up, to walk through) is found by chance; where the
 policy has settled it makes no difference. With fresh numbers steps are independent, which learns faster where it can.
 Which of the two a task wants is found by trying: each episode is drawn one way or the other, and the way whose episodes
-returned more is taken more often.
+returned more is taken more often. Kept numbers have the benefit of the doubt while they are new, and lose it as they
+are tried in vain.
 """
 
 import dataclasses
@@ -18,6 +19,9 @@ from recollect.agents.base import check_number, register, traced
 
 FADING = 0.98
 """What an episode still counts for after one more."""
+
+MANY = 1 / (1 - FADING)
+"""Episodes that count in the long run."""
 
 MOST = 0.9
 """Chance of kept numbers at most, however much more they returned."""
@@ -43,13 +47,17 @@ class Persistence:
     r"""Numbers kept for some steps in some of the episodes.
 
     .. math::
-        z = \frac{m_1 - m_0}{\sqrt{s^2 (1/n_0 + 1/n_1)}}, \qquad P(\text{kept}) = \frac{1}{1 + e^{-2 z}}
+        z = \frac{m_1 - m_0}{\sqrt{s^2 (1/n_0 + 1/n_1)}}, \qquad
+        P(\text{kept}) = \frac{1}{1 + e^{-2 (z - n_1 / N)}}
 
-    symbols: n, m ↔ ``Tried.count``, ``Tried.mean`` of the two ways; s² ↔ the variance within both, as if
-    one more episode had been m_1 − m_0 off: a few episodes prove little, however alike they are.
+    symbols: n, m ↔ ``Tried.count``, ``Tried.mean`` of the two ways; N ↔ ``MANY``, what n comes to in the long run; s² ↔
+    the variance within both, as if one more episode had been m_1 − m_0 off: a few episodes prove little, however alike
+    they are.
 
-    P is close to how likely it is, by what has been seen, that episodes with kept numbers return more (Thompson's rule,
-    which has the normal distribution there). Returns are counted from what was usual at their time, so that a way tried
+    With n_1 = 0, P is close to how likely it is, by what has been seen, that episodes with kept numbers return more
+    (Thompson's rule, which has the normal distribution there). Kept numbers that were tried in many episodes must have
+    returned more by a standard error to be drawn in half of the next ones: where they make no difference they are in
+    one of eight, as they cost something. Returns are counted from what was usual at their time, so that a way tried
     long ago is not blamed for what the agent has learned since.
 
     Args:
@@ -75,7 +83,7 @@ class Persistence:
 
     def chance(self, tried: Tried) -> Array:
         """That an episode is to have kept numbers; none before the first has ended, which may be endless."""
-        found = jnp.minimum(jax.nn.sigmoid(2 * self.advantage(tried)), MOST)
+        found = jnp.minimum(jax.nn.sigmoid(2 * (self.advantage(tried) - tried.count[1] / MANY)), MOST)
         return jnp.where((tried.episodes > 0) & ~tried.settled, found, 0.0)
 
     def observe(self, tried: Tried, kept: Array, total: Array) -> Tried:

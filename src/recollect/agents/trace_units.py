@@ -137,14 +137,25 @@ class TraceUnits:
         size, re, im = self.decays(params)
         hold = jax.lax.stop_gradient
         d_re, d_im = re - hold(re), im - hold(im)
-        d_weight_re, d_weight_im = params.weight_re - hold(params.weight_re), params.weight_im - hold(params.weight_im)
-        by_re, by_im = state.by_weight_re, state.by_weight_im
+        w_re, w_im, by_re, by_im = params.weight_re, params.weight_im, state.by_weight_re, state.by_weight_im
         h_re = state.re + state.by_decay_re * d_re - state.by_decay_im * d_im
         h_im = state.im + state.by_decay_re * d_im + state.by_decay_im * d_re
-        h_re = h_re + jnp.sum(d_weight_re * by_re - d_weight_im * by_im, axis=-1)
-        h_im = h_im + jnp.sum(d_weight_re * by_im + d_weight_im * by_re, axis=-1)
+        h_re = h_re + carried(w_re, by_re) - carried(w_im, by_im)
+        h_im = h_im + carried(w_re, by_im) + carried(w_im, by_re)
         scale = jnp.sqrt(1 - size * size)
         return jnp.concatenate([scale * h_re, scale * h_im])
+
+
+@jax.custom_jvp
+def carried(weight: Array, by: Array) -> Array:
+    """[units]: 0, whose derivative by a unit's weights is ``by``."""
+    del by
+    return jnp.zeros(weight.shape[0])
+
+
+@carried.defjvp
+def _carried_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    return carried(*primals), jnp.sum(tangents[0] * primals[1], axis=-1)
 
 
 def forget(state: State, when: Array) -> State:

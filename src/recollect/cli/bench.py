@@ -7,7 +7,7 @@ from typing import Any
 
 from recollect.cli.arguments import Commands, count, counts, names_among, setting
 from recollect.cli.learners import LEARNERS
-from recollect.cli.reports import print_table, progress
+from recollect.cli.reports import print_rows, print_table, progress
 
 PAPERS = "recollect/SecretInformant-v0"
 
@@ -21,10 +21,7 @@ def _reservoir(args: argparse.Namespace) -> None:
         print(json.dumps({"nanoseconds_an_item": rows, "add_nanoseconds": add}, indent=1))
         return
     print("\nnanoseconds per item, uniform weights; sum: reading every weight once\n")
-    print_table(
-        ["items", "n", "reservoir", "sum"],
-        [[f"{r['items']:,}", str(r["n"]), f"{r['reservoir']:.2f}", f"{r['sum']:.2f}"] for r in rows],
-    )
+    print_rows({"items": "{items:,}", "n": "{n}", "reservoir": "{reservoir:.2f}", "sum": "{sum:.2f}"}, rows)
     print(f"\nadd(item, weight) from Python, n = 64: median {add['median']:.0f} ns, mean {add['mean']:.0f} ns")
 
 
@@ -36,15 +33,10 @@ def _host(args: argparse.Namespace) -> None:
         print(json.dumps(rows, indent=1))
         return
     print(f"\nsteps per second on {args.env}, networks of {args.hidden} units; best of {online.REPEATS}\n")
-    columns = ["learner", "steps/s by the clock", "by the process's own time", "of the first"]
+    columns = {"learner": "{name}", "steps/s by the clock": "{clock:,.0f}"}
+    columns |= {"by the process's own time": "{processor:,.0f}", "of the first": "{share:.2f}"}
     first = next(iter(rows.values()))["processor"]
-    print_table(
-        columns,
-        [
-            [name, f"{r['clock']:,.0f}", f"{r['processor']:,.0f}", f"{r['processor'] / first:.2f}"]
-            for name, r in rows.items()
-        ],
-    )
+    print_rows(columns, [{"name": name, "share": r["processor"] / first, **r} for name, r in rows.items()])
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:

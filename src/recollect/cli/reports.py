@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import RecollectError, printable
@@ -28,6 +28,11 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console()
     (console if console.is_terminal else Console(width=140)).print(table)
+
+
+def print_rows(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of a report's rows; ``columns``: the format of each under its title, as in ``"{items:,}"``."""
+    print_table(list(columns), [[form.format(**row) for form in columns.values()] for row in rows])
 
 
 def check_out(args: argparse.Namespace) -> None:

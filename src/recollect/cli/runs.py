@@ -44,11 +44,11 @@ def _resume_figure(args: argparse.Namespace) -> None:
 
 
 def _runs(args: argparse.Namespace) -> None:
-    from recollect.store import run_folders
+    from recollect.store import run_reading
 
     if not args.folder.is_dir():
         raise RecollectError(f"{args.folder} is not a folder")
-    rows = run_folders.summaries(args.folder)
+    rows = run_reading.summaries(args.folder)
     if args.json:
         print(json.dumps(rows, indent=1))
         return
@@ -72,9 +72,9 @@ def _runs(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    from recollect.store import run_folders
+    from recollect.store import run_reading
 
-    found = run_folders.verify(args.folder)
+    found = run_reading.verify(args.folder)
     for path, fault in found:
         print(f"intact   {printable(path)}" if fault is None else f"DAMAGED  {printable(fault)}")
     if faults := sum(fault is not None for _, fault in found):
@@ -83,12 +83,12 @@ def _verify(args: argparse.Namespace) -> None:
 
 def register(commands: Commands) -> None:
     """Add what reads run folders and resumes them."""
-    going_on = commands.add_parser("resume", help="continue a run that was interrupted or killed, bit for bit")
-    going_on.add_argument("folder", type=Path, metavar="RUN")
-    going_on.set_defaults(run=_resume)
-    add_resume_options(going_on)
-    add_env_option(going_on)
-    going_on.add_argument(
+    resume = commands.add_parser("resume", help="continue a run that was interrupted or killed, bit for bit")
+    resume.add_argument("folder", type=Path, metavar="RUN")
+    resume.set_defaults(run=_resume)
+    add_resume_options(resume)
+    add_env_option(resume)
+    resume.add_argument(
         "--checkpoint-folder",
         type=Path,
         metavar="DIR",

@@ -120,7 +120,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.by is not None and args.total is None:
         raise RecollectError("--by: groups of a --total COLUMN")
     if args.resume and args.out is None:
-        raise RecollectError("--resume: say with --out which sample to go on with")
+        raise RecollectError("--resume: say with --out which sample to continue")
     if args.out is not None:
         from recollect.reservoir.tables import COMPRESSED, format_of
 
@@ -348,12 +348,12 @@ def register(commands: Commands) -> None:
     sample.add_argument("--by", metavar="COLUMN", help="and over each group of rows")
     sample.add_argument("--level", type=_level, default=0.95, help="of the intervals (default: 0.95)")
     sample.add_argument("--seed", type=seed, default=0, help="one seed, one sample (default: 0)")
-    sample.add_argument("--jobs", type=count, default=cores(), help="threads (default: one a core); same sample")
+    sample.add_argument("--jobs", type=count, default=cores(), help="threads (default: one per core); same sample")
     sample.add_argument(
         "--memory", type=multiple, default=1.0, metavar="GIB", help="for weights kept between two looks (default: 1)"
     )
     sample.add_argument("--format", help="of the files, where their endings do not tell")
-    sample.add_argument("--resume", action="store_true", help="go on with an interrupted sample: read what is missing")
+    sample.add_argument("--resume", action="store_true", help="continue an interrupted sample: read what is missing")
     add_break_lock(sample)
     add_on(sample)
     sample.set_defaults(run=_sample)

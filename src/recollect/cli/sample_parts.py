@@ -1,4 +1,4 @@
-"""What ``recollect sample`` keeps beside its output until that is written, so that it can be gone on with."""
+"""What ``recollect sample`` keeps beside its output until that is written, so that it can be resumed."""
 
 import contextlib
 import io
@@ -82,7 +82,7 @@ class Parts:
 
     @property
     def has_results(self) -> bool:
-        """Whether there is anything to go on with."""
+        """Whether there is anything to continue from."""
         return bool(self._stages())
 
     def close(self) -> None:

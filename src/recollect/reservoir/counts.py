@@ -81,10 +81,11 @@ def odds_factor(bins: np.ndarray, n: int) -> float:
     """Log θ with Σ θw/(1 + θw) near n, from the tally of weights; the law does not depend on how near."""
     there = np.flatnonzero(bins)
     middles = ((there.astype(np.int64) << _SHIFT) + (1 << (_SHIFT - 1))).view(np.float64)
-    return _odds_factor(np.log(middles), bins[there], n, 1e-9)
+    return solve_scale(np.log(middles), bins[there], n, 1e-9)
 
 
-def _odds_factor(lw: np.ndarray, numbers: np.ndarray | int, n: int, within: float) -> float:
+def solve_scale(lw: np.ndarray, numbers: np.ndarray | int, n: int, within: float) -> float:
+    """Log θ with Σ θw/(1 + θw) = n, given log-weights and how many items have each of them, to ``within``."""
     low, high = -lw.max() - 60.0, -lw.min() + 60.0
     while high - low > within * max(1.0, abs(high)):
         middle = 0.5 * (low + high)
@@ -393,7 +394,7 @@ def draw(weights: np.ndarray, part: Counts, log_theta: float, k: int, rng: np.nd
     if len(positive) == k:
         return positive
     # Weights too uneven, or k too large, for all to differ: share the k items out among two halves.
-    log_theta = _odds_factor(np.log(weights[positive]), 1, k, 1e-3)
+    log_theta = solve_scale(np.log(weights[positive]), 1, k, 1e-3)
     middle = len(weights) // 2
     halves = weights[:middle], weights[middle:]
     left, right = (count(half, log_theta) for half in halves)

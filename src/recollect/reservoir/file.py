@@ -116,10 +116,10 @@ def _npy(array: np.ndarray) -> Member:
     header = io.BytesIO()
     try:
         np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
-        sound = _parse_header(io.BytesIO(header.getvalue()))[2] == array.dtype
+        restored = _parse_header(io.BytesIO(header.getvalue()))[2] == array.dtype
     except ValueError:
-        sound = False
-    if not sound or array.dtype.hasobject or not array.dtype.itemsize:
+        restored = False
+    if not restored or array.dtype.hasobject or not array.dtype.itemsize:
         raise TypeError(f"arrays of dtype {array.dtype} cannot be saved: the file would not bring them back")
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
     flat = np.asarray(array.T if fortran else array, order="C").reshape(-1)
@@ -260,7 +260,7 @@ def _falling(ratios_: np.ndarray) -> bool:
     )
 
 
-def _sound(state: State, origins: np.ndarray, given: np.ndarray, items: list[Any]) -> bool:
+def _fits(state: State, origins: np.ndarray, given: np.ndarray, items: list[Any]) -> bool:
     """Whether the parts fit together; indices in particular, since compiled code does not check them."""
     n, held = len(state.order), int(state.counts[HELD])
     pattern = passes.empty(n, np.zeros(4, np.uint64))
@@ -305,11 +305,11 @@ def read(path: Any) -> tuple[State, Origins, np.ndarray, list[Any]]:
         _unpack(fields.pop("rows"), fields["order"], held, int(fields["counts"][IS_LOG]), rows)
         origins = fields.pop("origins")
         state = State(rows=rows, **fields)
-        if not _sound(state, origins, given, items):
+        if not _fits(state, origins, given, items):
             raise ValueError("its parts do not fit together")
     except (OSError, MemoryError):
         raise
     except Exception as fault:  # whatever a damaged file provokes is the file's fault
         reason = str(fault) or type(fault).__name__
-        raise FileError(f"{path} is not a sound reservoir file: {reason}") from fault
+        raise FileError(f"{path} is not an intact reservoir file: {reason}") from fault
     return state, frozenset(tuple(int(w) for w in row) for row in origins), given, items

@@ -255,24 +255,18 @@ def _probabilities_fifo(state: State, log_weight: ArrayLike) -> tuple[Array, Arr
     return accept, ((state.ranks == 1) & jnp.all(state.filled)).astype(usable.dtype)
 
 
-def _place_uniform(state: State, item: Any, log_weight: ArrayLike, key: Array) -> tuple[State, Array]:
-    log_weight = _usable(state, log_weight)
-    return _place(state, item, log_weight, *_probabilities_uniform(state, log_weight), key)
+def _kernel(probabilities: Callable[[State, ArrayLike], tuple[Array, Array]]) -> Kernel:
+    """The kernel of a law that keeps nothing besides its items."""
 
+    def place(state: State, item: Any, log_weight: ArrayLike, key: Array) -> tuple[State, Array]:
+        log_weight = _usable(state, log_weight)
+        return _place(state, item, log_weight, *probabilities(state, log_weight), key)
 
-@jax.jit
-def _add_uniform(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
-    return _place_uniform(state, item, log_weight, key)[0]
+    @jax.jit
+    def add(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
+        return place(state, item, log_weight, key)[0]
 
-
-def _place_fifo(state: State, item: Any, log_weight: ArrayLike, key: Array) -> tuple[State, Array]:
-    log_weight = _usable(state, log_weight)
-    return _place(state, item, log_weight, *_probabilities_fifo(state, log_weight), key)
-
-
-@jax.jit
-def _add_fifo(state: State, item: Any, log_weight: ArrayLike, key: Array) -> State:
-    return _place_fifo(state, item, log_weight, key)[0]
+    return Kernel(_init_plain, probabilities, add, place)
 
 
 def _probabilities_none(state: State, log_weight: ArrayLike) -> tuple[Array, Array]:
@@ -357,6 +351,6 @@ def _happens(uniforms: Array, probability: Array) -> Array:
 
 
 PRODUCT = Kernel(init, probabilities, add, place)
-UNIFORM = Kernel(_init_plain, _probabilities_uniform, _add_uniform, _place_uniform)
-FIFO = Kernel(_init_plain, _probabilities_fifo, _add_fifo, _place_fifo)
+UNIFORM = _kernel(_probabilities_uniform)
+FIFO = _kernel(_probabilities_fifo)
 NONE = Kernel(_init_plain, _probabilities_none, _add_none, _place_none)

@@ -131,7 +131,7 @@ def weights_for(pi: ArrayLike, tolerance: float = 1e-12, most: int = 200) -> Sol
         before = error
         step = _newton_step(here, n, summing - now) if slow and len(free) <= _NEWTON else None
         here = here + (target - (np.log(now) - np.log1p(-now)) if step is None else step)
-        here += _centre(here, n)
+        here += counts.solve_scale(here, 1, n, 1e-6)  # the vectors of ``counts`` are then bells around n
     raise ValueError(f"after {most} iterations the largest error is {error:.1e}, not {tolerance:.1e}")
 
 
@@ -141,16 +141,6 @@ _NEWTON = 1_500  # items up to which a step may solve a full system of equations
 def _count_all(log_weights: np.ndarray) -> counts.Counts:
     weights = np.exp(log_weights)
     return counts.Tree([counts.count(weights[at : at + 256], 0.0) for at in range(0, len(weights), 256)]).root
-
-
-def _centre(log_weights: np.ndarray, n: int) -> float:
-    """What to add to all so that Σ w/(1 + w) = n: the vectors of ``counts`` are then bells around n."""
-    low, high = -50.0 - float(log_weights.max()), 50.0 - float(log_weights.min())
-    while high - low > 1e-6:
-        middle = 0.5 * (low + high)
-        taken = 1.0 / (1.0 + np.exp(np.minimum(-log_weights - middle, 700.0)))
-        low, high = (middle, high) if np.sum(taken) < n else (low, middle)
-    return 0.5 * (low + high)
 
 
 def _summing_to(n: int, logits: np.ndarray) -> np.ndarray:

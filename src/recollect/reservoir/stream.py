@@ -42,7 +42,7 @@ def _number(value: Any) -> float:
 
 
 def _own(item: Any) -> Any:
-    """The item, or a copy of it where the caller may go on to write into its memory."""
+    """The item, or a copy of it where the caller may write into its memory later."""
     return item.copy() if isinstance(item, (np.ndarray, np.void)) else item
 
 
@@ -136,7 +136,7 @@ class Reservoir:
                 values = _floats(values)
                 if values.shape != (len(chunk),):
                     raise ValueError(
-                        f"one weight an item is needed: {len(chunk)} items, weights of shape {values.shape}"
+                        f"one weight per item is needed: {len(chunk)} items, weights of shape {values.shape}"
                     )
                 if saved is None and large:
                     saved = self._state.copy(), list(self._items), self._given.copy()
@@ -396,7 +396,7 @@ class Reservoir:
 
     @classmethod
     def load(cls, path: Any) -> "Reservoir":
-        """Read what ``save`` wrote; the reservoir continues bit for bit. ``FileError`` if the file is not sound."""
+        """Read what ``save`` wrote; the reservoir continues bit for bit. ``FileError`` if the file is not intact."""
         state, origins, given, items = file.read(path)
         r = cls(len(state.order), 0)
         r._origins, r._state, r._given = origins, state, given

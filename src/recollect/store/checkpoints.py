@@ -70,7 +70,7 @@ class Checkpoint(NamedTuple):
     @property
     def number(self) -> int:
         """Checkpoints of a folder are numbered from 1."""
-        return _number(self.path.name)
+        return number_of(self.path)
 
 
 def save(folder: Path | str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], keep: int = KEEP) -> Path:
@@ -144,7 +144,7 @@ def _settle(place: Folder, temporary: str) -> str:
     """Give a complete checkpoint the next number; one that another process takes first is passed by."""
     while True:
         taken = listing(place.path)
-        name = f"checkpoint-{_number(taken[-1].name) + 1 if taken else 1:08d}"
+        name = f"checkpoint-{number_of(taken[-1].name) + 1 if taken else 1:08d}"
         try:
             place.rename(temporary, name)
             return name
@@ -155,7 +155,7 @@ def _settle(place: Folder, temporary: str) -> str:
 
 def _prune(place: Folder, keep: int) -> None:
     """Remove the oldest of what is certainly a checkpoint, so that no half of one is ever listed."""
-    named = sorted((_number(name), name) for name in place.names() if _NUMBER.fullmatch(name))
+    named = sorted((number_of(name), name) for name in place.names() if _NUMBER.fullmatch(name))
     ours = [name for _, name in named if _is_ours(place, name)]
     for name in ours[:-keep]:
         _drop(place, name)
@@ -247,15 +247,16 @@ def listing(folder: Path | str) -> list[Path]:
     except OSError as error:
         raise FileError(f"{folder} cannot be read: {error.strerror}") from error
     names = [m[0] for m in found if m is not None and (m[1] or _looks_old(Path(folder, m[0])))]
-    return [Path(folder, name) for name in sorted(names, key=lambda name: (_number(name), name))]
+    return [Path(folder, name) for name in sorted(names, key=lambda name: (number_of(name), name))]
 
 
 def _looks_old(path: Path) -> bool:
     return not path.is_symlink() and any(os.path.lexists(path / name) for name in _KNOWN)
 
 
-def _number(name: str) -> int:
-    return int(name.rpartition("-")[2])
+def number_of(path: Path | str) -> int:
+    """The number in a checkpoint's name; those of a folder count from 1."""
+    return int(Path(path).name.rpartition("-")[2])
 
 
 def read(path: Path | str, *, like: Shapes | None = None, most: int = LARGEST) -> Checkpoint:

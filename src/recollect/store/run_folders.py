@@ -1,6 +1,6 @@
 """The run folder: what was asked, what came of it, and how to resume it; readable without recollect.
 
-``config.json``: the experiment, hyperparameters, seeds, command and versions. ``metrics.jsonl``: one line a completed
+``config.json``: the experiment, hyperparameters, seeds, command and versions. ``metrics.jsonl``: one line per completed
 bin of episodes, appended as it comes. ``status.json``: "running", "finished", "interrupted" or "failed", and the steps
 each seed took. ``log.jsonl``: what happened to the run and when: begun, resumed, went back a checkpoint, failed.
 ``checkpoints/GROUP/checkpoint-NUMBER/``: see ``recollect.store.checkpoints``; a group is what trains in one loop.
@@ -25,40 +25,10 @@ from recollect.store.checkpoints import Checkpoint
 from recollect.store.files import Folder
 from recollect.store.lock import Lock
 from recollect.store.provenance import BITS_DEPEND_ON, command_line, differences, encode, plain, versions
-from recollect.store.run_reading import (
-    LARGEST_METRICS,
-    Curves,
-    group_folder,
-    lines_before,
-    read,
-    require_files,
-    saved,
-    seconds_between_checkpoints,
-    summaries,
-    summary,
-    verify,
-)
+from recollect.store.run_reading import LARGEST_METRICS, group_folder, lines_before, require_files
 
 MAY_CHANGE = ("checkpoints",)
 """The fields of a config that need not be the same when a run is resumed; no result depends on them."""
-
-__all__ = [
-    "LARGEST_METRICS",
-    "Curves",
-    "RunFolder",
-    "check_free",
-    "command_line",
-    "group_folder",
-    "read",
-    "refuse_changes",
-    "saved",
-    "seconds_between_checkpoints",
-    "summaries",
-    "summary",
-    "verify",
-    "versions",
-    "write_json",
-]
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -236,8 +206,8 @@ class RunFolder:
         Those of finished groups do not count, as nothing continues from them.
         """
         now, wrong = self.versions, []
-        going_on = [c.meta.get("versions") for c in found if c.meta.get("finished") is not True]
-        for was in going_on if found else [self.config.get("versions")]:
+        continued = [c.meta.get("versions") for c in found if c.meta.get("finished") is not True]
+        for was in continued if found else [self.config.get("versions")]:
             was = was if isinstance(was, dict) else {}
             wrong += differences(*({name: v.get(name) for name in BITS_DEPEND_ON} for v in (was, now)))
         wrong = list(dict.fromkeys(wrong))
@@ -257,7 +227,7 @@ class RunFolder:
             for reason in checkpoint.passed_over:
                 self.log("went back a checkpoint", group=name, to=checkpoint.path.name, reason=reason)
         if inexact:
-            self.log("goes on, not bit for bit", differences=list(inexact))
+            self.log("continues, not bit for bit", differences=list(inexact))
         self.log("resumed", command=command_line(), checkpoints={name: c.path.name for name, c in found.items()})
 
     def cut_metrics(self, found: Mapping[str, Checkpoint]) -> None:

@@ -109,7 +109,7 @@ def _draw_lengths(shares: Any, times: Any, agent: str, rows: list[dict[str, Any]
 
 
 def draw_speed(rows: list[dict], path: Path) -> None:
-    """Steps per second over the number of runs, both on logarithmic axes, a line an engine."""
+    """Steps per second over the number of runs, both on logarithmic axes, one line per engine."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(5, 3.6), layout="constrained")
     for engine in dict.fromkeys(row["engine"] for row in rows):

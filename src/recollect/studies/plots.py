@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recollect.errors import FileError
-from recollect.store import run_folders
+from recollect.store import run_reading
 from recollect.studies.drawing import AQUA, COPPER, CORN, GOLD, GREY, LIME, MAGENTA, VIOLET, pyplot, save
 from recollect.studies.statistics import mean_and_standard_error
 
@@ -35,7 +35,7 @@ class Panel(NamedTuple):
 
 def figure_panels(folder: Path) -> tuple[str, list[Panel]]:
     """The title and the panels of a run of one of the paper's figures, from its folder alone, finished or not."""
-    config, curves, status = run_folders.read(folder)
+    config, curves, status = run_reading.read(folder)
     try:
         return _title(config, status), _panels(config, curves, status)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
@@ -74,7 +74,7 @@ def _title(config: dict[str, Any], status: dict[str, Any]) -> str:
     return f"Figure {config['figure'].removeprefix('fig')}: {experiment['title']}\n{' · '.join(parts)}"
 
 
-def _panels(config: dict[str, Any], curves: dict[str, run_folders.Curves], status: dict[str, Any]) -> list[Panel]:
+def _panels(config: dict[str, Any], curves: dict[str, run_reading.Curves], status: dict[str, Any]) -> list[Panel]:
     """The panels of the paper's caption, as data."""
     ours, theirs = curves["episodic"], curves.get("recurrent")
     under_way = status["status"] != "finished"
@@ -111,7 +111,7 @@ def _panels(config: dict[str, Any], curves: dict[str, run_folders.Curves], statu
     return panels
 
 
-def _missing(curves: run_folders.Curves) -> list[str]:
+def _missing(curves: run_reading.Curves) -> list[str]:
     count, seeds = int(np.isnan(curves.returns[:, -1]).sum()), len(curves.seeds)
     return [f"{count} of {seeds} seeds did not finish (looping)"] if count else []
 

@@ -18,7 +18,7 @@ from jax import Array
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.envs.base import TimeStep
 from recollect.errors import RecollectError
-from recollect.store import run_folders
+from recollect.store import checkpoints, run_folders, run_reading
 from recollect.store.interrupts import Interrupted
 from recollect.studies import reproduce
 from recollect.training.batch import Result, train_iter
@@ -63,7 +63,7 @@ def soak(minutes: float, every: float, out: Path, say: Say, look: float = 5.0) -
         now = time.monotonic() - start
         if not samples or now - samples[-1].seconds >= look:
             steps = sum(sum(standing.steps) for standing in standings.values())
-            saved = max((int(path.name) for path in run_folders.saved(out / f"run-{number}")), default=0)
+            saved = max(map(checkpoints.number_of, run_reading.saved(out / f"run-{number}")), default=0)
             samples.append(Sample(now, resident_bytes(), open_handles(), steps, saved, number))
             if len(samples) % 12 == 1:
                 last = samples[-1]
@@ -88,7 +88,7 @@ def soak(minutes: float, every: float, out: Path, say: Say, look: float = 5.0) -
         fault
         for k in range(number + 1)
         if (out / f"run-{k}").exists()
-        for _, fault in run_folders.verify(out / f"run-{k}")
+        for _, fault in run_reading.verify(out / f"run-{k}")
         if fault
     ]
     return {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from recollect.errors import RecollectError
-from recollect.store import checkpoints, files, run_folders, trees
+from recollect.store import checkpoints, files, run_folders, run_reading, trees
 from recollect.store.interrupts import Interrupted, Interrupts
 from recollect.studies import crew, drawing, plots, slices, verdict
 from recollect.studies.executors import Executor
@@ -83,7 +83,7 @@ def resume(
         asked = known if plan is None else plan
         unlike = ("command", "versions", *run_folders.MAY_CHANGE)
         run_folders.refuse_changes(folder.config, asked.config(), str(path), unlike)
-        every = every or run_folders.seconds_between_checkpoints(path, folder.config)
+        every = every or run_reading.seconds_between_checkpoints(path, folder.config)
         found = {}
         for job in asked.jobs:
             for group in range(len(job.groups)):
@@ -204,7 +204,7 @@ def _one_line(error: BaseException) -> str:
 
 def conclude(path: Path) -> tuple[dict[str, Any], list[Path]]:
     """Write verdict and picture of a finished run, from its folder alone."""
-    config, curves, _ = run_folders.read(path)
+    config, curves, _ = run_reading.read(path)
     found = verdict.judge(config, curves)
     run_folders.write_json(path / "verdict.json", found)
     files.replace(path / "verdict.md", verdict.as_markdown(found, config["command"]).encode())

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recollect.store.run_folders import Curves
+from recollect.store.run_reading import Curves
 from recollect.studies.statistics import episodes_to_solve, last_block, mean_and_standard_error
 
 RETURN = 0.95  # close to perfect
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def judge(config: dict[str, Any], curves: dict[str, Curves]) -> dict[str, Any]:
-    """The verdict on a run folder as ``recollect.store.run_folders.read`` gives it, ready for JSON."""
+    """The verdict on a run folder as ``recollect.store.run_reading.read`` gives it, ready for JSON."""
     ours, experiment = curves["episodic"], config["experiment"]
     rules: list[Callable[[dict[str, Any], Curves], Row]] = [_return, _write_weights]
     if experiment["memory_size"] > 1:

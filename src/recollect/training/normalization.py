@@ -1,56 +1,16 @@
 """Observations and rewards on a common scale, from running statistics of what was seen so far."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
 from recollect.errors import FileError
 
+if TYPE_CHECKING:
+    from recollect.training.moments import Moments
+
 LIMIT = 10.0
 """Normalised numbers are cut to ±10: one outlier early on, when little is known, must not throw the networks."""
-VARIES = 1e-18
-"""A variance counts as one from this part of the squared mean on: a deviation of a billionth of the mean. What varies
-less differs by rounding; observations, which are float32, either vary more than that or not at all. There is no
-absolute bound, as quantities in units of a billionth are as good as any."""
-
-
-@njit(cache=True, error_model="numpy")
-def _add(x, count, mean, squares):
-    for k in range(len(x)):
-        away = x[k] - mean[k]
-        mean[k] += away / count
-        squares[k] += away * (x[k] - mean[k])
-
-
-@njit(cache=True, error_model="numpy")
-def _scale(x, count, mean, squares):
-    for k in range(len(x)):
-        variance = squares[k] / max(count - 1, 1)
-        varies = variance > VARIES * mean[k] * mean[k]
-        scaled = (x[k] - mean[k]) / (np.sqrt(variance) if varies else 1.0)
-        x[k] = min(max(scaled, -LIMIT), LIMIT)
-
-
-class Moments:
-    """Running mean and variance of vectors (Welford)."""
-
-    def __init__(self, size: int):
-        self.count, self.mean, self.squares = 0, np.zeros(size), np.zeros(size)
-
-    def add(self, x: np.ndarray) -> None:
-        """Take in one vector."""
-        self.count += 1
-        _add(x, self.count, self.mean, self.squares)
-
-    def scale(self, x: np.ndarray) -> None:
-        """Make of a vector, in place, how many deviations it is from the mean, to ±LIMIT."""
-        _scale(x, self.count, self.mean, self.squares)
-
-    def deviation(self) -> np.ndarray:
-        """Standard deviation; 1 where nothing varies yet."""
-        variance = self.squares / max(self.count - 1, 1)
-        return np.where(variance > VARIES * self.mean**2, np.sqrt(variance), 1.0)
 
 
 class Normalizer:
@@ -62,9 +22,13 @@ class Normalizer:
     """
 
     def __init__(self, size: int, copies: int, observations: bool, rewards: bool, discount: float, alone: bool = False):
-        own = range(copies if alone else 1)
-        self.observations = [Moments(size) for _ in own] if observations else None
-        self.rewards = [Moments(1) for _ in own] if rewards else None
+        self.observations, self.rewards = None, None
+        if observations or rewards:
+            from recollect.training.moments import Moments
+
+            own = range(copies if alone else 1)
+            self.observations = [Moments(size) for _ in own] if observations else None
+            self.rewards = [Moments(1) for _ in own] if rewards else None
         self.discount, self.returns = discount, np.zeros(copies)
 
     def observe(self, vector: np.ndarray, copy: int, learn: bool = True) -> None:
@@ -109,7 +73,7 @@ class Normalizer:
         for name, moments in self._moments().items():
             moments.count, moments.mean, moments.squares = found[name]
 
-    def _moments(self) -> dict[str, Moments]:
+    def _moments(self) -> "dict[str, Moments]":
         """All there are, by name; the first of a kind is called as when it is the only one."""
         kinds = {"observations": self.observations or (), "rewards": self.rewards or ()}
         return {f"{kind}{k or ''}": own for kind, all_ in kinds.items() for k, own in enumerate(all_)}

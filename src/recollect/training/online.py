@@ -130,7 +130,7 @@ class Learner(Stepping):
         checkpoint_every: float = EVERY,
         strict: bool = True,
     ) -> "Learner":
-        """Go on learning.
+        """Learn for so many steps more.
 
         Ctrl-C or SIGTERM, in the main thread, saves a checkpoint and raises ``Interrupted``, a ``KeyboardInterrupt``;
         a second one raises ``KeyboardInterrupt`` at once and leaves the checkpoint before. ``recollect resume``
@@ -175,10 +175,10 @@ class Learner(Stepping):
         every = {"every": learning["checkpoint_every"], "keep": checkpoints.KEEP}
         recorder = self._open(folder, {"learning": learning, "checkpoints": every})
         self.goal = self.steps + learning["steps"]
-        self.go_on(recorder, callbacks, learning, progress=bool(progress))
+        self.learn_to_goal(recorder, callbacks, learning, progress=bool(progress))
         return self
 
-    def go_on(
+    def learn_to_goal(
         self, recorder: Recorder, callbacks: Sequence[Callback], learning: dict[str, Any], *, progress: bool
     ) -> None:
         """Learn up to ``goal``, writing to a folder that is there: the second half of ``learn``.

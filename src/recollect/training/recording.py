@@ -15,7 +15,8 @@ from typing import Any
 from recollect.errors import FileError, RecollectError
 from recollect.store import files
 from recollect.store.provenance import native
-from recollect.store.run_folders import LARGEST_METRICS, RunFolder
+from recollect.store.run_folders import RunFolder
+from recollect.store.run_reading import LARGEST_METRICS
 
 GROUP = "learner"
 """The name under which a learner's checkpoints and metrics are kept."""

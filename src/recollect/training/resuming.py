@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import FileError, printable
-from recollect.store import checkpoints, files, run_folders
+from recollect.store import checkpoints, files, run_folders, run_reading
 from recollect.store.run_folders import RunFolder
 from recollect.training import arguments
 from recollect.training import callbacks as known_callbacks
@@ -50,7 +50,7 @@ def resume(
     with RunFolder.reopen(path, break_lock=break_lock) as folder:
         if folder.config.get("kind") != "learner":
             raise FileError(f"{path} is not the run of a learner")
-        place = run_folders.group_folder(path, GROUP)
+        place = run_reading.group_folder(path, GROUP)
         found = checkpoints.load(place, fallback=fallback) if checkpoints.listing(place) else None
         learning = _learning_of(path, folder.config, found)
         learning["checkpoint_every"] = checkpoint_every or learning["checkpoint_every"]
@@ -71,7 +71,7 @@ def resume(
             for row in rows:
                 if row["steps"] > learning["start"]:  # what came before was told to callbacks of an earlier call
                     getattr(callback, "recall", lambda row: None)(row)
-        learner.go_on(Recorder(folder, rows), watch, learning, progress=progress)
+        learner.learn_to_goal(Recorder(folder, rows), watch, learning, progress=progress)
     return learner
 
 
@@ -126,9 +126,9 @@ def _learning_of(path: Path, config: dict[str, Any], found: checkpoints.Checkpoi
     was = found.meta.get("config") if found is not None and said else None
     changed = not isinstance(was, dict) or was.get("checkpoints") != config.get("checkpoints")
     if changed or "checkpoint_every" not in learning:  # how often may be changed in the config
-        learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, config)
+        learning["checkpoint_every"] = run_reading.seconds_between_checkpoints(path, config)
     every = {"checkpoints": {"every": learning["checkpoint_every"]}}
-    learning["checkpoint_every"] = run_folders.seconds_between_checkpoints(path, every)
+    learning["checkpoint_every"] = run_reading.seconds_between_checkpoints(path, every)
     most = arguments.MOST_STEPS
     counts = 0 <= learning["start"] < most and 1 <= learning["steps"] < most and learning["log_every"] >= 1
     if not counts or learning["log"] not in (None, "tensorboard"):

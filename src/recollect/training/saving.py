@@ -12,7 +12,7 @@ from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files, trees
 from recollect.store.provenance import BITS_DEPEND_ON, versions
-from recollect.store.run_folders import group_folder
+from recollect.store.run_reading import group_folder
 from recollect.training.arguments import MOST_STEPS
 from recollect.training.recording import GROUP
 

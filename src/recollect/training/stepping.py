@@ -97,7 +97,7 @@ class Stepping:
         return live.agent
 
     def advance(self, steps: int) -> None:
-        """Go on learning without writing anything down: the loop alone, for measuring it and for loops of your own."""
+        """Learn without writing anything down: the loop alone, for measuring it and for loops of your own."""
         steps = arguments.count("steps", steps)
         self.take_up()
         self._advance(self.steps + steps)

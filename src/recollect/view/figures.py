@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from recollect.errors import FileError
-from recollect.store import run_folders
+from recollect.store import run_reading
 from recollect.studies import plots, verdict
 
 FORMAT = "recollect figure"
@@ -15,7 +15,7 @@ FORMAT = "recollect figure"
 def document(folder: Path) -> dict[str, Any]:
     """What the page shows of a run of one of the paper's figures, finished or not."""
     title, panels = plots.figure_panels(folder)
-    config, curves, status = run_folders.read(folder)
+    config, curves, status = run_reading.read(folder)
     first, _, rest = title.partition("\n")
     claims, notes = _claims(config, curves)
     notes += [note for panel in panels for note in panel.notes]
@@ -43,7 +43,7 @@ def _panel(panel: plots.Panel) -> dict[str, Any]:
     return {"title": panel.title, "x": x.tolist(), "xlabel": "episodes", "series": series}
 
 
-def _claims(config: dict[str, Any], curves: dict[str, run_folders.Curves]) -> tuple[list[dict[str, Any]], list[str]]:
+def _claims(config: dict[str, Any], curves: dict[str, run_reading.Curves]) -> tuple[list[dict[str, Any]], list[str]]:
     """The verdict's rows as JSON can hold them; none before there is anything to judge."""
     try:
         found = verdict.judge(config, curves)

@@ -142,9 +142,27 @@ def test_reductions_of_any_shape(shape, data):
     )
 
 
-@pytest.mark.parametrize("shape", [(200,), (7, 33), (3, 5, 7), (16, 16), (40, 3)])
+@pytest.mark.parametrize("shape", [(200,), (7, 33), (3, 5, 7), (16, 16), (40, 3), (2, 3, 21)])
 def test_long_sums_have_one_order(shape):
     compare(lambda x: (x.sum(), jnp.sum(x * x), x.sum(-1), x.sum(0)), *[(x,) for x in _rows(shape)], tolerance=2e-5)
+
+
+def test_sums_in_a_loop_that_cannot_run_through_all_axes_as_one():
+    rows = [(x, y[0], y[1, :7]) for x, y in zip(_rows((7, 33)), _rows((2, 33)), strict=True)]
+
+    def function(x, across, down):
+        outer = x + down[:, None] * across
+        return outer, jnp.sum(jnp.abs(outer)), jnp.sum(outer * outer), jnp.sum(outer[:, :9])
+
+    compare(function, *rows, tolerance=2e-5)
+
+
+def test_parts_of_sums_and_sums_of_few_terms():
+    def function(x, y):
+        product = jnp.sum(x[:, :, None] * y, axis=1)  # [3, 20], of which parts are asked for
+        return product[:, 5:19], product[1:, ::3], x.sum(0)[2:30], jnp.tensordot(x[:, 0], x, axes=1), y[:4].mean(0)
+
+    compare(function, *zip(_rows((3, 40)), _rows((40, 20)), strict=True), tolerance=2e-5)
 
 
 @pytest.mark.slow

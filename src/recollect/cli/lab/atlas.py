@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, count, multiple, names_among
+from recollect.cli.arguments import Commands, add_resume, count, multiple, names_among, seed
 from recollect.cli.lab.experiments import experiments_of, figures
 from recollect.cli.reports import check_out, run_units, write_report
 
@@ -35,7 +35,7 @@ def register(commands: Commands) -> None:
     atlas = commands.add_parser("atlas", help="every choice of the robust agent, alone and in pairs: one page")
     atlas.add_argument("--figures", type=figures, default=("fig4", "fig5"), help="comma-separated")
     atlas.add_argument("--seeds", type=count, default=64, help="runs per choice (default: 64)")
-    atlas.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    atlas.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     atlas.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     atlas.add_argument(
         "--parts",

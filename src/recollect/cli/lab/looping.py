@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, count
+from recollect.cli.arguments import Commands, count, seed
 from recollect.cli.reports import check_out, print_table, progress, write_report
 
 
@@ -29,8 +29,8 @@ def _looping(args: argparse.Namespace) -> None:
 def register(commands: Commands) -> None:
     """Add the command."""
     looping = commands.add_parser("looping", help="why the paper's recipe loops: each link measured, and cut alone")
-    looping.add_argument("--seeds", type=count, default=32, help="runs an intervention (default: 32)")
-    looping.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    looping.add_argument("--seeds", type=count, default=32, help="runs per intervention (default: 32)")
+    looping.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     looping.add_argument(
         "--steps", type=count, default=300_000, help="of each run, a multiple of 40 (default: 300,000)"
     )

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, count, multiple
-from recollect.cli.reports import print_table, progress
+from recollect.cli.reports import print_rows, print_table, progress
 from recollect.errors import RecollectError
 
 
@@ -50,10 +50,7 @@ def _endless(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(rows, indent=1))
         return
-    print_table(
-        ["steps", "steps/s", "resident MiB"],
-        [[f"{r['steps']:,}", f"{r['steps_a_second']:,}", f"{r['resident_mib']:.1f}"] for r in rows],
-    )
+    print_rows({"steps": "{steps:,}", "steps/s": "{steps_a_second:,}", "resident MiB": "{resident_mib:.1f}"}, rows)
 
 
 def _checkpoints(args: argparse.Namespace) -> None:
@@ -71,20 +68,9 @@ def _algorithm1(args: argparse.Namespace) -> None:
         print(json.dumps(rows, indent=1))
         return
     print("share of the sample from the last half of a U(0,1] stream; .50 is right\n")
-    print_table(
-        ["n", "items", "Algorithm 1 as printed", "first NaN at item", "Reservoir", "± s.e."],
-        [
-            [
-                str(r["n"]),
-                f"{r['items']:,}",
-                f"{r['algorithm1']:.3f}",
-                "none" if r["first_nan"] is None else f"{r['first_nan']:,}",
-                f"{r['reservoir']:.3f}",
-                f"{r['standard_error']:.3f}",
-            ]
-            for r in rows
-        ],
-    )
+    columns = {"n": "{n}", "items": "{items:,}", "Algorithm 1 as printed": "{algorithm1:.3f}"}
+    columns |= {"first NaN at item": "{nan}", "Reservoir": "{reservoir:.3f}", "± s.e.": "{standard_error:.3f}"}
+    print_rows(columns, [row | {"nan": "none" if (at := row["first_nan"]) is None else f"{at:,}"} for row in rows])
 
 
 def register(commands: Commands) -> None:

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, add_set, count, multiple, names_among
+from recollect.cli.arguments import Commands, add_resume, add_set, count, multiple, names_among, seed
 from recollect.cli.lab.experiments import HARDER, experiments_of, figures
 from recollect.cli.reports import check_out, run_units, write_report
 from recollect.cli.reproduce import FIGURES
@@ -51,7 +51,7 @@ def register(commands: Commands) -> None:
         help=f"comma-separated, or all: {', '.join(AGENTS)} (default: robust)",
     )
     study.add_argument("--seeds", type=count, default=64, help="runs per figure and agent (default: 64)")
-    study.add_argument("--first-seed", type=int, default=0, help="seeds count from here (default: 0)")
+    study.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     study.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     study.add_argument("--once", action="store_true", help="end at the budget, not at twice the budget")
     add_set(study, "change an option of the agent")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from recollect.engines.compiler import affine, machine
 from recollect.engines.compiler.graph import VIEWS, Graph, Node
 from recollect.engines.compiler.kernels import Kernels
-from recollect.engines.compiler.plan import Plan, contract, replaced_in_place, written_in_place
+from recollect.engines.compiler.plan import Plan, contract, replaced_in_place, settled_first, written_in_place
 from recollect.engines.compiler.values import Buffer
 from recollect.engines.compiler.writer import Writer
 
@@ -90,7 +90,9 @@ def emit_body(
         kernels.buffers[leaf.id] = argument(f"%u{k}", leaf, many and not one)
     targets: list[Buffer | None] = []
     swapped = []
-    outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs], sums=w.late))
+    outs = written_in_place(graph, state, contract(graph, [*new_state, *outputs], sums=w.lanes > 1))
+    if many:
+        outs = settled_first(graph, outs)
     over = replaced_in_place(state, outs)
     for k, (leaf, new) in enumerate(zip(state, outs[: len(state)], strict=True)):
         swap = new is not leaf and leaf.shape != () and not over[k] and not new.op.endswith("_in_place")

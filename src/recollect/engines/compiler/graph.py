@@ -19,6 +19,15 @@ LETTERS = {dtype: letter for letter, dtype in DTYPES.items()} | {OCTET: "u"}
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 VIEWS = frozenset({"bcast", "reshape", "transpose", "slice", "rev"})
 
+STORED_OPS = frozenset(
+    {"concat", "cumulative", "arg", "loop", "sort", "part", "scatter_many", "update_many"}
+    | {"scatter_in_place", "update_in_place"}
+)
+"""Operations whose results always lie in memory."""
+
+OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"})
+"""Operations at computed places, computed element by element."""
+
 
 _SERIAL = itertools.count()
 
@@ -195,8 +204,9 @@ class Graph:
             places = [d for d, s in enumerate(shape) if s > 1]
             real = [d for d, s in enumerate(n.shape) if s > 1]
             inner = n.ins[0]
-            if all(d in real for d in n.params):
-                return self.bcast(inner, shape, tuple(places[real.index(d)] for d in n.params))
+            long = [k for k, s in enumerate(inner.shape) if s > 1]
+            flat = self.reshape(inner, [inner.shape[k] for k in long])
+            return self.bcast(flat, shape, tuple(places[real.index(n.params[k])] for k in long))
         return self.make("reshape", (n,), shape, n.dtype)
 
     def transpose(self, n: Node, order: Sequence[int]) -> Node:
@@ -226,11 +236,17 @@ class Graph:
             return self.const(n.value[tuple(slice(*a) for a in zip(starts, limits, steps, strict=True))])
         if n.op == "bcast" and n.ins[0].shape == ():
             return self.bcast(n.ins[0], shape, ())
+        if n.op == "bcast":
+            inner, bounds = n.ins[0], list(zip(starts, limits, steps, strict=True))
+            each = [bounds[d] if s > 1 else (0, 1, 1) for s, d in zip(inner.shape, n.params, strict=True)]
+            return self.bcast(self.slice(inner, *zip(*each, strict=True)), shape, n.params)
         if n.op == "slice":
             first, step = n.params
             begin = tuple(a + b * s for a, b, s in zip(first, starts, step, strict=True))
             both = tuple(a * b for a, b in zip(step, steps, strict=True))
             return self.make("slice", n.ins, shape, n.dtype, (begin, both))
+        if n.op == "reduce":
+            return self._slice_of_sum(n, starts, limits, steps)
         if n.op == "concat" and all(s == 1 for s in steps):
             at, axis = 0, n.params
             for part in n.ins:
@@ -240,6 +256,18 @@ class Graph:
                     return self.slice(part, begin, tuple(b + s for b, s in zip(begin, shape, strict=True)))
                 at = end
         return self.make("slice", (n,), shape, n.dtype, (starts, steps))
+
+    def _slice_of_sum(self, n: Node, *bounds: Sequence[int]) -> Node:
+        """Part of a reduction: what is not asked for is not reduced."""
+        kept = iter(zip(*bounds, strict=True))
+        each = [(0, s, 1) if d in n.params[1] else next(kept) for d, s in enumerate(n.ins[0].shape)]
+        whole = n.ins[0].ins if n.ins[0].op == "mul" else n.ins
+        parts = [self.slice(i, *zip(*each, strict=True)) for i in whole]
+        if n.ins[0].op == "mul":
+            parts = [self.elementwise("mul", *parts)]
+        axes = n.params[1]
+        shape = [s for d, s in enumerate(parts[0].shape) if d not in axes]
+        return self.make("reduce", parts, shape, n.dtype, n.params)
 
     def concat(self, parts: Sequence[Node], axis: int) -> Node:
         """Arrays one after the other along an axis."""
@@ -255,7 +283,7 @@ class Graph:
     def reduce(self, kind: str, n: Node, axes: Sequence[int], partial: bool | None = None) -> Node:
         """Elements combined along axes.
 
-        ``partial``: whether a sum of floats is taken as `plan.PARTS` sums side by side, which are then added as a tree.
+        ``partial``: whether a sum of floats is taken as `PARTS` sums side by side, which are then added as a tree.
         That is part of the meaning, not of how it is computed, so that results have the same bits everywhere.
         """
         axes = tuple(sorted(axes))
@@ -276,4 +304,12 @@ class Graph:
 
 
 PARTS = 16
-"""Partial sums of a long sum of floats over trailing axes: one vector of them."""
+"""Partial sums of a long sum of floats over trailing axes: one vector of them.
+
+Element k of a row goes to sum k mod `PARTS`; of rows shorter than that, element k of all in row-major order.
+"""
+
+
+def starts_anew(sizes: Sequence[int]) -> bool:
+    """Whether each row of a sum over axes of these sizes begins with the first partial sum, wherever the last ended."""
+    return sizes[-1] >= PARTS and sizes[-1] % PARTS != 0

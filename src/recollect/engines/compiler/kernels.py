@@ -7,7 +7,7 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.control import Control
 from recollect.engines.compiler.elements import Place
-from recollect.engines.compiler.graph import PARTS, Node
+from recollect.engines.compiler.graph import PARTS, Node, starts_anew
 from recollect.engines.compiler.nests import of_operands
 from recollect.engines.compiler.plan import (
     Item,
@@ -46,25 +46,29 @@ class Kernels(Control):
             return
         maps = [n for n in item.nodes if n.op != "reduce"]
         totals = [n for n in item.nodes if n.op == "reduce"]
-        buffers = {n.id: self.place_for(n) for n in maps}
+
+        def layers(n: Node, at: Place) -> list[Place]:
+            return [(affine.number(k), *at) for k in range(n.shape[0])] if n.id in self.plan.layered else [at]
 
         def trace(at: Place) -> list[tuple[Index, bool]]:
-            inputs = [(n, at) for n in maps]
-            found = self.accesses(inputs)
+            found = self.accesses([(n, place) for n in maps for place in layers(n, at)])
             for n in totals:
                 found += self.accesses([(of_operands(n), at)])
             return found
 
-        groups = self.merged(space, trace)
+        partial = [n for n in totals if n.params[2]]
+        anew = bool(partial) and starts_anew(space)
+        groups = self.merged(space, trace, anew)
         sizes = [math.prod(space[d] for d in g) for g in groups]
         single = w.lanes == 1
-        partial = [n for n in totals if n.params[2]]
         axis = len(sizes) - 1 if partial else self.along(sizes)
         vector = single and sizes[axis] >= w.least
         apart = []  # sums whose order needs another loop, after this one: they may read what it stores
-        if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0)):
+        if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0 or anew)):
             apart = partial
             totals = [n for n in totals if n not in partial]
+        passing = set() if apart else self.plan.passing
+        buffers = {n.id: self.place_for(n) for n in maps if n.id not in passing}
         slots = {n.id: (w.slot(n.dtype, vector or not single), self._neutral(n)) for n in totals}
         for slot, neutral in slots.values():
             w.put(slot, w.widen(neutral) if vector or not single else neutral)
@@ -74,9 +78,10 @@ class Kernels(Control):
             values = []
             for n in item.nodes:
                 if n.id in buffers:
-                    value = self.e.compute(n, at)
-                    w.scope.known[(n.id, at)] = value
-                    values.append((n, value))
+                    for place in layers(n, at):
+                        value = self.e.compute(n, place)
+                        w.scope.known[(n.id, place)] = value
+                        values.append((n, place, value))
                 elif n.id in slots:
                     slot = slots[n.id][0]
                     old = w.get(slot, n.dtype, vector or not single)
@@ -84,21 +89,20 @@ class Kernels(Control):
                     if w.scope.mask:
                         new = w.choose(Value(w.scope.mask, "b", True), new, old)
                     w.put(slot, w.widen(new) if old.wide else new)
-            for n, value in values:
+            for n, place, value in values:
                 if n.id in self.saved:
                     leaf, aside = self.saved[n.id]
-                    w.later(aside, affine.linear(space, at), self.e.at(leaf, at))
-                w.later(buffers[n.id], affine.linear(space, at), value)
+                    w.later(aside, affine.linear(n.shape, place), self.e.at(leaf, place))
+                w.later(buffers[n.id], affine.linear(n.shape, place), value)
 
         cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
         if not maps and not totals:
             pass
         elif vector:
-            self.vector_loops(sizes, body, axis, cost)
+            self.vector_loops(sizes, body, axis, cost, rows=bool(partial))
         else:
             self.loops(sizes, body, cost)
-        for n in maps:
-            self.buffers[n.id] = buffers[n.id]
+        self.buffers.update(buffers)
         for n in totals:
             result = w.get(slots[n.id][0], n.dtype, vector or not single)
             if vector:

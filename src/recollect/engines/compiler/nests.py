@@ -80,14 +80,20 @@ class Nests:
             inside(n, at)
         return found
 
-    def merged(self, shape: Sequence[int], trace: Callable[[Place], list[tuple[Index, bool]]]) -> list[tuple[int, ...]]:
-        """Neighbouring axes that every access runs through as one: groups of axes, outermost first."""
+    def merged(
+        self, shape: Sequence[int], trace: Callable[[Place], list[tuple[Index, bool]]], rows: bool = False
+    ) -> list[tuple[int, ...]]:
+        """Neighbouring axes that every access runs through as one: groups of axes, outermost first.
+
+        ``rows``: the last axis stays alone.
+        """
         names = [f"%axis{d}" for d in range(len(shape))]
         found = trace(tuple(affine.variable(v) for v in names))
         groups: list[tuple[int, ...]] = []
         for d in range(len(shape)):
             last = next((k for k in reversed(groups[-1]) if shape[k] > 1), groups[-1][-1]) if groups else None
-            if last is not None and self._joins(found, names, shape, last, d):
+            alone = rows and d == len(shape) - 1
+            if last is not None and not alone and self._joins(found, names, shape, last, d):
                 groups[-1] = (*groups[-1], d)
             else:
                 groups.append((d,))
@@ -119,11 +125,19 @@ class Nests:
         return min(reversed(range(len(sizes))), key=lambda d: total // max(1, sizes[d]) * -(-sizes[d] // VECTOR))
 
     def vector_loops(
-        self, sizes: Sequence[int], body: Callable[[list[Index]], None], along: int | None = None, cost: float = 8
+        self,
+        sizes: Sequence[int],
+        body: Callable[[list[Index]], None],
+        along: int | None = None,
+        cost: float = 8,
+        rows: bool = False,
     ) -> None:
-        """Loops over all sizes but one, and vectors along it, the last of them masked; ``along``: None for the last."""
+        """Loops over all sizes but one, and vectors along it, the last of them masked.
+
+        ``along``: None for the last. ``rows``: whether sums are taken, so that one row must come after the other.
+        """
         axis = len(sizes) - 1 if along is None else along
-        if self.w.strided:
+        if self.w.strided and not (rows and len(sizes) > 1 and sizes[axis] > VECTOR):
             self._vectors_first(sizes, axis, body, cost)
         else:
             self._vectors_last(sizes, axis, body, {})
@@ -137,7 +151,11 @@ class Nests:
             return
         count = sizes[axis]
         whole = count - count % VECTOR
-        one = lambda at: body([{**done, axis: at}[d] for d in range(len(sizes))])  # noqa: E731
+
+        def one(at: Index) -> None:
+            body([{**done, axis: at}[d] for d in range(len(sizes))])
+            w.settle()
+
         if whole:
             with w.loop(whole, VECTOR, vector=True) as i:
                 one(i)

@@ -5,23 +5,15 @@ computed again wherever an element of it is needed; a cost model decides. Stored
 index space that write several arrays and take several reductions at once.
 """
 
-import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from recollect.engines.compiler import fusion
 from recollect.engines.compiler.functions import COST
-from recollect.engines.compiler.graph import PARTS, VIEWS, Graph, Node
-
-STORED_OPS = frozenset(
-    {"concat", "cumulative", "arg", "loop", "sort", "part", "scatter_many", "update_many"}
-    | {"scatter_in_place", "update_in_place"}
-)
-"""Operations whose results always lie in memory."""
-
-OPAQUE = frozenset({"gather", "dynamic_slice", "scatter", "dynamic_update_slice"})
-"""Operations at computed places, computed element by element."""
+from recollect.engines.compiler.fusion import Item
+from recollect.engines.compiler.graph import OPAQUE, PARTS, STORED_OPS, VIEWS, Graph, Node
 
 RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
@@ -81,7 +73,9 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
                 made = graph.elementwise("fma", first, right[1], ins[0])
         elif n.op == "reduce" and n.params[0] == "sum" and n.dtype == "f":
             pair = product(n.ins[0])
-            if pair:
+            if math.prod(n.ins[0].shape[a] for a in n.params[1]) <= fusion.FEW_TERMS and len(n.params[1]) == 1:
+                made = _written_out(graph, pair or ins, n)
+            elif pair:
                 made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
         elif sums and n.op == "reduce" and n.params[0] == "and" and n.ins[0].op == "is_finite":
             x = new[n.ins[0].ins[0].id]
@@ -98,6 +92,18 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
     return [new[n.id] for n in outs]
 
 
+def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node:
+    """A sum of few terms along one axis, term after term: it is then computed in the loop that needs it."""
+    axis, shape = n.params[1][0], n.ins[0].shape
+    total = graph.bcast(graph.const(np.float32(0)), n.shape, ())
+    for k in range(shape[axis]):
+        first = [k if d == axis else 0 for d in range(len(shape))]
+        end = [k + 1 if d == axis else s for d, s in enumerate(shape)]
+        term = [graph.reshape(graph.slice(f, first, end), n.shape) for f in factors]
+        total = graph.elementwise("fma", *term, total) if len(term) == 2 else graph.elementwise("add", total, *term)
+    return total
+
+
 def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) -> list[Node]:
     """Outputs that change a few places of a state's array which nothing else reads: only those places are written."""
     uses: dict[int, int] = {}
@@ -112,6 +118,40 @@ def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) 
         if o.op in kinds and o.ins[0] is leaf and uses[leaf.id] == 1 and uses[o.id] == 1:
             new[k] = graph.make(f"{kinds[o.op]}_in_place", o.ins, o.shape, o.dtype, o.params)
     return new
+
+
+def needing() -> Callable[[Node, Node], bool]:
+    """Asks whether computing one node needs another; what is behind a node is found once."""
+    behind: dict[int, set[int]] = {}
+
+    def needs(q: Node, n: Node) -> bool:
+        if q.id not in behind:
+            behind[q.id] = {m.id for m in reachable([q])}
+        return n.id in behind[q.id]
+
+    return needs
+
+
+def settled_first(graph: Graph, outs: Sequence[Node]) -> list[Node]:
+    """Outputs with the choice that hangs on what is chosen made last: p ? (q ? new : old) : c by q, if q needs new.
+
+    What p says, such as the end of an episode, is then part of what is written first, and only q is left to be put
+    right. In lanes some episode ends at nearly every step; for one run it is seldom, and left as it is.
+    """
+    needs = needing()
+
+    def turned(o: Node) -> Node:
+        if o.op != "select" or o.shape == () or base(o.ins[0]).shape != ():
+            return o
+        p, inner = o.ins[0], o.ins[1]
+        if inner.op != "select" or base(inner.ins[0]).shape != () or needs(p, inner.ins[2]):
+            return o
+        q, old, new = inner.ins
+        if old.op != "leaf" or not needs(q, new):
+            return o
+        return graph.elementwise("select", q, *(graph.elementwise("select", p, side, o.ins[2]) for side in (old, new)))
+
+    return [turned(o) for o in outs]
 
 
 def replaced_in_place(state: Sequence[Node], outs: Sequence[Node]) -> list[bool]:
@@ -198,14 +238,6 @@ def reachable(outs: Sequence[Node]) -> list[Node]:
     return order
 
 
-@dataclasses.dataclass
-class Item:
-    """One thing to emit: a kernel (a loop over ``space`` with all its members), or one node that has its own way."""
-
-    nodes: list[Node]
-    space: tuple[int, ...] | None = None  # of a kernel
-
-
 class Plan:
     """What is stored, and the order of emission.
 
@@ -228,8 +260,12 @@ class Plan:
         self.repairs: dict[int, Node] = {}  # output -> what is written in its place first
         self._decide()
         self._find_repairs()
+        self.layered = fusion.layered(self.order, self.users) if lanes == 1 else set()
         self.items = self._schedule()
-        self._postpone()
+        if fusion.narrow(self):
+            self.items = self._schedule()
+        fusion.postpone(self)
+        self.passing = fusion.passing(self)
 
     # -- what is stored
 
@@ -321,13 +357,13 @@ class Plan:
         guard against updates that are not finite costs nothing while they are.
         """
         taken: set[int] = set()
-        outputs: dict[int, int] = {}
+        needs, outputs = needing(), dict[int, int]()
         for n in self.outs:
             outputs[n.id] = outputs.get(n.id, 0) + 1
         for o in self.outs:
             if o.op != "select" or o.shape == () or outputs[o.id] > 1:
                 continue
-            v = self._likely(o)
+            v = self._likely(o, needs)
             if v is None or v.id in taken or v.id in outputs:
                 continue
             readers = {r.id: r for r in self._readers(v)}
@@ -336,8 +372,8 @@ class Plan:
                 self.repairs[o.id] = v
                 self.stored[v.id] = True
 
-    def _likely(self, n: Node) -> Node | None:
-        """Of nested choices by scalars, the end that others read, too."""
+    def _likely(self, n: Node, needs: Callable[[Node, Node], bool]) -> Node | None:
+        """Of nested choices by scalars, the end that others read, too; with a choice that does not hang on it."""
         if n.op != "select":
             plain = n.op in ("const", "leaf") or n.op in VIEWS
             return n if not plain and len(self.users[n.id]) > 1 else None
@@ -347,9 +383,10 @@ class Plan:
             inner = n.ins[side]
             if inner.op == "select" and len(self.users[inner.id]) > 1:
                 continue
-            found = self._likely(inner)
+            found = self._likely(inner, needs)
             if found is not None:
-                return found
+                settled = self.lanes > 1 and found in inner.ins and not needs(base(inner.ins[0]), found)
+                return inner if settled else found
         return None
 
     def _readers(self, n: Node) -> Iterator[Node]:
@@ -381,6 +418,7 @@ class Plan:
         def inner(m: Node, same: bool) -> None:
             for k, i in enumerate(m.ins):
                 keeps = m.op not in VIEWS and m.op not in STORED_OPS and m.op != "reduce"
+                keeps = keeps or fusion.is_layer(m) or fusion.is_repeated(m)
                 if m.op in OPAQUE:
                     keeps = k == 0 and m.op in ("scatter", "dynamic_update_slice")
                 visit(i, same and keeps)
@@ -408,6 +446,8 @@ class Plan:
             return None
         if n.op == "reduce":
             return n.ins[0].shape if self.is_total(n) else None
+        if n.id in self.layered:
+            return n.shape[1:]
         return n.shape if n.shape != () else None
 
     def _schedule(self) -> list[Item]:
@@ -447,33 +487,6 @@ class Plan:
             at[n.id] = place
         items += [Item([n]) for n in later]
         return items
-
-    def _postpone(self) -> None:
-        """Move arrays to the loop that reads them first, if it then need not load them and no other must load more."""
-        needs = {n.id: self.needs(n) for item in self.items for n in item.nodes}
-        at = {n.id: k for k, item in enumerate(self.items) for n in item.nodes}
-        readers: dict[int, list[tuple[int, bool]]] = {}
-        for user, found in needs.items():
-            for m, (_, same) in found.items():
-                readers.setdefault(m, []).append((user, same))
-        for n in reversed(self.order):
-            k = at.get(n.id, -1)
-            if k < 0 or n.op == "reduce" or self.items[k].space is None or n.id not in readers:
-                continue
-            first = min(at[user] for user, _ in readers[n.id])
-            here, there = self.items[k], self.items[first]
-            if first <= k or there.space != here.space:
-                continue
-            if not all(same for user, same in readers[n.id] if at[user] == first):
-                continue
-            reads = self.reads(n)
-            rest = set().union(*(self.reads(m) for m in here.nodes if m is not n))
-            new = set().union(*(self.reads(m) for m in there.nodes))
-            if len(reads & rest) <= 1 + len(reads & new):
-                here.nodes.remove(n)
-                there.nodes.insert(0, n)
-                at[n.id] = first
-        self.items = [item for item in self.items if item.nodes]
 
     def reads(self, n: Node) -> set[int]:
         """Leaves and stored arrays among what an element needs."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
-from recollect.engines.compiler.graph import PARTS, Node, node
+from recollect.engines.compiler.graph import PARTS, Node, node, starts_anew
 from recollect.engines.compiler.nests import Nests
 from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
@@ -79,12 +79,12 @@ class Reductions(Nests):
         return [w.get(slot, n.dtype, wide) for slot in slots]
 
     def _in_parts(self, n: Node, places: list[Place]) -> list[Value]:
-        """Sums as `PARTS` sums side by side, element k of row-major order in sum k mod `PARTS`, added as a tree."""
+        """Sums as `PARTS` sums side by side, which are added as a tree."""
         w, sizes = self.w, self._reduced(n)
         trace = lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))]  # noqa: E731
-        groups = self.merged(sizes, trace)
+        groups = self.merged(sizes, trace, starts_anew(sizes))
         counts = [math.prod(sizes[d] for d in g) for g in groups]
-        if len(counts) > 1 and counts[-1] % PARTS:
+        if len(counts) > 1 and counts[-1] % PARTS and not starts_anew(sizes):
             return [self._in_parts_slowly(n, at) for at in places]
         if w.lanes == 1 and w.scope.vector is None:
             return self._in_parts_along(n, places, sizes, groups, counts)
@@ -138,7 +138,7 @@ class Reductions(Nests):
                     new = w.choose(Value(w.scope.mask, "b", True), new, old)
                 w.put(slot, new)
 
-        self.vector_loops(counts, body)
+        self.vector_loops(counts, body, rows=True)
         return [w.fold(w.get(slot, n.dtype, True), lambda a, b: self.f.combine(n.params[0], a, b)) for slot in slots]
 
     def _in_parts_slowly(self, n: Node, at: Place) -> Value:
@@ -275,8 +275,12 @@ class Reductions(Nests):
                 body([affine.add(i, affine.number(number * unit))])
 
     def _shares_rows(self, n: Node, groups: list, counts: list[int], order: list[int], last: int) -> bool:
-        """Whether a product of matrices is large, and what it reads along vectors is the same for all rows."""
-        if len(n.ins) != 2 or not order or counts[last] * math.prod(self._reduced(n)) < LARGE:
+        """Whether what a product of matrices reads along vectors is the same for all rows, and it is large or narrow.
+
+        Of a narrow one the vectors of one row are too few to be under way at once.
+        """
+        large = counts[last] * math.prod(self._reduced(n)) >= LARGE or counts[last] < JAM * VECTOR
+        if len(n.ins) != 2 or not order or not large:
             return False
         names = [f"%axis{k}" for k in range(len(counts))]
         at = self.spread(n.shape, groups, [affine.variable(v) for v in names])

@@ -1,0 +1,131 @@
+"""What passes from loop to loop through memory: as few arrays as a plan allows."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from recollect.engines.compiler.graph import OPAQUE, STORED_OPS, VIEWS, Node
+
+if TYPE_CHECKING:
+    from recollect.engines.compiler.plan import Plan
+
+
+FEW_TERMS = 4
+"""A sum along an axis of at most so many elements is written out, and an array of so many layers may be."""
+
+
+@dataclasses.dataclass
+class Item:
+    """One thing to emit: a kernel (a loop over ``space`` with all its members), or one node that has its own way."""
+
+    nodes: list[Node]
+    space: tuple[int, ...] | None = None  # of a kernel
+
+
+def is_layer(n: Node) -> bool:
+    """Whether this is one place along the first axis of an array, with or without that axis."""
+    if n.op == "reshape":
+        return is_layer(n.ins[0]) and n.ins[0].op == "slice" and n.shape == n.ins[0].shape[1:]
+    return n.op == "slice" and n.shape[0] == 1 and n.shape[1:] == n.ins[0].shape[1:]
+
+
+def is_repeated(n: Node) -> bool:
+    """Whether this is an array once for each place of a new first axis."""
+    return n.op == "bcast" and n.ins[0].shape == n.shape[1:] and n.params == tuple(range(1, len(n.shape)))
+
+
+def layered(order: Sequence[Node], users: Mapping[int, list[Node]]) -> set[int]:
+    """Arrays of few layers that others take apart: all layers are computed in a loop over one."""
+    found: set[int] = set()
+    for n in reversed(order):
+        plain = (
+            n.ins
+            and n.op not in VIEWS | STORED_OPS | OPAQUE | {"reduce"}
+            and len(n.shape) > 1
+            and n.shape[0] <= FEW_TERMS
+        )
+        if plain and any(u.id in found or is_layer(u) for u in users[n.id]):
+            found.add(n.id)
+    return found
+
+
+def narrow(plan: "Plan") -> bool:
+    """Store what a later loop makes of several arrays, if it is all that the world outside of their loop wants of them.
+
+    So p and d of a loop are not kept for one that reads their product; whether anything was found.
+    """
+    at = {n.id: k for k, item in enumerate(plan.items) for n in item.nodes}
+    wanted = {n.id for n in (*plan.outs, *plan.repairs.values())}
+    found: list[Node] = []
+
+    def enough(x: Node) -> bool:
+        """Whether storing ``x`` spares at least one array."""
+        needs = plan.needs(x).values()
+        arrays = [m for m, _ in needs if m.shape != ()]
+        loops = {at[m.id] for m in arrays}
+        if len(arrays) < 2 or len(loops) != 1 or plan.reads(x) != {m.id for m in arrays}:
+            return False
+        (k,) = loops
+        near = all(same if m.shape != () else at[m.id] < k for m, same in needs)
+        return near and plan.items[k].space == x.shape and all(m.id not in wanted and only(m, x, k) for m in arrays)
+
+    def only(m: Node, x: Node, k: int) -> bool:
+        """Whether all that ``m`` goes into outside of loop ``k`` goes through ``x``."""
+        return all(
+            u is x or (at[u.id] == k if plan.stored[u.id] else u.op not in VIEWS and only(u, x, k))
+            for u in plan.users[m.id]
+        )
+
+    def visit(n: Node, space: tuple[int, ...]) -> None:
+        for i in n.ins:
+            if i.shape != space or plan.stored[i.id] or i.op in ("leaf", "const") or i.op in VIEWS:
+                continue
+            if enough(i):
+                found.append(i)
+            else:
+                visit(i, space)
+
+    for item in plan.items:
+        for n in item.nodes if item.space else ():
+            visit(n, item.space or ())
+    for x in found:
+        plan.stored[x.id] = True
+    return bool(found)
+
+
+def postpone(plan: "Plan") -> None:
+    """Move arrays to the loop that reads them first, if it then need not load them and no other must load more."""
+    needs = {n.id: plan.needs(n) for item in plan.items for n in item.nodes}
+    at = {n.id: k for k, item in enumerate(plan.items) for n in item.nodes}
+    readers: dict[int, list[tuple[int, bool]]] = {}
+    for user, found in needs.items():
+        for m, (_, same) in found.items():
+            readers.setdefault(m, []).append((user, same))
+    for n in reversed(plan.order):
+        k = at.get(n.id, -1)
+        if k < 0 or n.op == "reduce" or plan.items[k].space is None or n.id not in readers:
+            continue
+        first = min(at[user] for user, _ in readers[n.id])
+        here, there = plan.items[k], plan.items[first]
+        if first <= k or there.space != here.space:
+            continue
+        if not all(same for user, same in readers[n.id] if at[user] == first):
+            continue
+        reads = plan.reads(n)
+        rest = set().union(*(plan.reads(m) for m in here.nodes if m is not n))
+        new = set().union(*(plan.reads(m) for m in there.nodes))
+        if len(reads & rest) <= 1 + len(reads & new):
+            here.nodes.remove(n)
+            there.nodes.insert(0, n)
+            at[n.id] = first
+    plan.items = [item for item in plan.items if item.nodes]
+
+
+def passing(plan: "Plan") -> set[int]:
+    """Arrays that only their own loop reads, each element where it is computed: they need no memory."""
+    at = {n.id: k for k, item in enumerate(plan.items) for n in item.nodes}
+    kept = {n.id for n in (*plan.outs, *plan.repairs.values())}
+    for k, item in enumerate(plan.items):
+        for n in item.nodes:
+            kept |= {m for m, (_, same) in plan.needs(n).items() if not same or at[m] != k or item.space is None}
+    return {n.id for item in plan.items if item.space for n in item.nodes if n.op != "reduce" and n.id not in kept}
