@@ -10,6 +10,7 @@ Prints as it goes; ``--json FILE`` keeps all figures.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -17,7 +18,9 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import jax
 import numpy as np
@@ -26,6 +29,7 @@ from recollect import EpisodicActorCritic, SecretInformant, train
 from recollect.engines import compiled_gpu, loop
 from recollect.engines.compiler import cuda_driver
 from recollect.engines.compiler.fleet import Fleet, over_blocks
+from recollect.engines.compiler.grid import Grid
 from recollect.engines.compiler.program import Program
 from recollect.envs.t_maze import TMaze
 from recollect.store.run_folders import command_line, versions
@@ -97,13 +101,14 @@ def _compare(name, way, count=97):
     keep("bits", pair=name, way=way, equal=not wrong, **figures, seconds=time.perf_counter() - begun)
 
 
+AT_168 = {"teams": True, "registers": 168}
 WAYS = {
-    "threads": compiled_gpu.ALONE,
-    "threads, 64 registers": compiled_gpu.CROWDED,
-    "teams": {"teams": True},
+    "threads": {"teams": False},
+    "threads, 64 registers": compiled_gpu.THREADS,
+    "teams": compiled_gpu.TEAMS,
     **{f"teams, {r} registers": {"teams": True, "registers": r} for r in (168, 128, 96, 80, 64)},
-    **{f"teams, 168 registers, {n}": {**compiled_gpu.TEAMS, "written_out": (n, 8)} for n in (1, 30, 300)},
-    **{f"teams, 168 registers, {k} KB": {**compiled_gpu.TEAMS, "room": k << 10} for k in (6, 8, 14, 22)},
+    **{f"teams, 168 registers, {n}": {**AT_168, "written_out": (n, 8)} for n in (1, 30, 300)},
+    **{f"teams, 168 registers, {k} KB": {**AT_168, "room": k << 10} for k in (6, 8, 14, 22)},
 }
 """Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
 
@@ -197,58 +202,88 @@ def train_parts(args):
 
 
 def _train(name, args):
-    """Twice, and a third time with the parts waited for one by one."""
+    """Twice, the second time with its parts.
+
+    Runs live a whole number of ``loop.WHOLE`` records, whatever steps they are given: they are given as many as that,
+    so that all steps that are lived are counted.
+    """
     agent, env = PAIRS[name]
+    whole = loop.WHOLE * loop.RECORD
     for count in map(int, args.runs.split(",")):
-        steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
-        options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
-        seconds = []
-        for _ in range(2):
-            begun = time.perf_counter()
-            result = train(agent, env, 10**8, range(count), **options)
-            seconds.append(time.perf_counter() - begun)
-        total = int(result.steps.sum())
-        parts = _parts(lambda a=agent, e=env, c=count, o=options: train(a, e, 10**8, range(c), **o))
+        options = {"max_steps": max(1, round(args.steps / count / whole)) * whole, "bins": 100}
+        call = functools.partial(train, agent, env, 10**8, range(count), engine="compiled-gpu", **options)
+        begun = time.perf_counter()
+        call()
+        first = time.perf_counter() - begun
+        result, parts = _in_parts(call)
+        total, lived = int(result.steps.sum()), count * parts["steps_per_run"]
         keep(
             "train",
             pair=name,
             runs=count,
             steps=total,
-            first_seconds=seconds[0],
-            seconds=seconds[1],
-            steps_per_second=total / seconds[1],
+            lived=lived,
+            first_seconds=first,
+            seconds=parts["seconds"]["all"],
+            steps_per_second=total / parts["seconds"]["all"],
+            kernels_per_second=lived / parts["seconds"]["steps"],
             engine=result.engine,
-            parts={k: round(v, 4) for k, v in parts.items()},
+            parts=parts,
         )
 
 
-def _parts(call):
-    """Seconds in each part of a call, every part waited for."""
-    spent = {}
-    wrapped = {"__init__": "set up", "begin": "begin", "advance": "kernels", "counters": "counters", "sums": "sums"}
-    wrapped |= {"collected": "collected", "agent_states": "agent states"}
-    kept = {name: getattr(compiled_gpu.Runs, name) for name in wrapped}
+def _in_parts(call):
+    """What a call gives, and its parts, each waited for: seconds, launches, steps, bytes between host and GPU."""
+    seconds, launches, moved, taken = Counter(), Counter(), Counter(), Counter()
 
-    def waited(name, function):
-        def inner(self, *args, **options):
+    def timed(function, part, wait):
+        def inner(*args, **options):
             begun = time.perf_counter()
-            value = function(self, *args, **options)
-            self._grid.device.wait()
-            spent[wrapped[name]] = spent.get(wrapped[name], 0.0) + time.perf_counter() - begun
+            value = function(*args, **options)
+            wait(args[0])
+            seconds[part] += time.perf_counter() - begun
             return value
 
         return inner
 
-    for name, function in kept.items():
-        setattr(compiled_gpu.Runs, name, waited(name, function))
-    try:
+    def launched(function):
+        def inner(grid, program, steps=1):
+            part = "steps" if steps > 1 else "start and collect"
+            launches[part] += 1
+            taken[part] += steps
+            timed(function, part, lambda grid: grid.device.wait())(grid, program, steps)
+
+        return inner
+
+    def counted(function, way):
+        def inner(device, address, array):
+            moved[way] += array.nbytes
+            return function(device, address, array)
+
+        return inner
+
+    runs, gpu = compiled_gpu.Runs, cuda_driver.Gpu
+    parts = {"__init__": "set up", "counters": "counters", "sums": "sums", "collected": "collected"}
+    new = {
+        (runs, name): timed(getattr(runs, name), part, lambda r: r._grid.device.wait()) for name, part in parts.items()
+    }
+    new[runs, "agent_states"] = timed(runs.agent_states, "agent states", lambda r: None)
+    new[Grid, "advance"] = launched(Grid.advance)
+    new[gpu, "read"], new[gpu, "write"] = counted(gpu.read, "to host"), counted(gpu.write, "to GPU")
+    with contextlib.ExitStack() as stack:
+        for (owner, name), function in new.items():
+            stack.enter_context(mock.patch.object(owner, name, function))
         begun = time.perf_counter()
-        call()
-        spent["all"] = time.perf_counter() - begun
-    finally:
-        for name, function in kept.items():
-            setattr(compiled_gpu.Runs, name, function)
-    return spent
+        result = call()
+        seconds["all"] = time.perf_counter() - begun
+    rounded = {name: round(s, 4) for name, s in seconds.items()}
+    return result, {
+        "seconds": rounded,
+        "launches": dict(launches),
+        "steps_per_run": taken["steps"],
+        "steps_per_launch": taken["steps"] / max(1, launches["steps"]),
+        "bytes": dict(moved),
+    }
 
 
 def cold(args):
@@ -331,12 +366,14 @@ def main() -> int:
     for name, function, runs in (
         ("bits", bits, ""),
         ("kernels", kernels, "4096,32768,131072"),
-        ("train", train_parts, "32768,131072"),
+        ("train", train_parts, "4096,32768"),
     ):
         part = parts.add_parser(name)
         part.add_argument("--runs", default=runs)
         part.add_argument("--pairs", default="informant,tmaze,recommended")
-        part.add_argument("--ways", default="threads, 64 registers;teams, 168 registers")
+        part.add_argument(
+            "--ways", default="threads, 64 registers;teams;teams, 168 registers, 300;teams, 168 registers, 22 KB"
+        )
         part.add_argument("--steps", type=float, default=3e8)
         part.set_defaults(run=function)
     part = parts.add_parser("paper")
@@ -347,7 +384,7 @@ def main() -> int:
     part.add_argument("pair")
     part.add_argument("count", type=int)
     part.add_argument("turns", type=int)
-    part.add_argument("--way", default="teams, 168 registers")
+    part.add_argument("--way", default="teams")
     part.set_defaults(run=one)
     args = parser.parse_args()
     say("JAX on", jax.default_backend(), "| GPU:", cuda_driver.why_none() or cuda_driver.device().name)
