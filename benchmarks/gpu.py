@@ -297,6 +297,7 @@ def cold(args):
                     compiled_gpu._traced.cache_clear()
                 begun = time.perf_counter()
                 steps = compiled_gpu._traced(jax.tree.structure(agent), env, 128)
+                equations = [len(s.traced.graph._known) for s in steps]
                 traced = time.perf_counter() - begun
                 same = (True,) * len(jax.tree.leaves(agent))
                 way = tuple(sorted(compiled_gpu.TEAMS.items()))
@@ -309,7 +310,7 @@ def cold(args):
                     seconds=seconds,
                     trace_seconds=traced,
                     uses=[p.loaded.uses("run") for p in programs],
-                    equations=[len(s.graph._known) for s in steps],
+                    equations=equations,
                 )
         del os.environ["RECOLLECT_CACHE"]
 

@@ -45,6 +45,7 @@ FLOATS = {
     "abs": _float(np.abs),
     "min": _float(np.fmin),
     "max": _float(np.fmax),
+    "copysign": lambda sign, x: np.copysign(x, sign),  # PTX names the sign first, and flushes nothing
 }
 WITH_NAN = {"min": _float(np.minimum), "max": _float(np.maximum)}
 
