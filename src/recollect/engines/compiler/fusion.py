@@ -1,7 +1,7 @@
 """What passes from loop to loop through memory: as few arrays as a plan allows."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recollect.engines.compiler.graph import OPAQUE, STORED_OPS, VIEWS, Node
@@ -47,6 +47,18 @@ def layered(order: Sequence[Node], users: Mapping[int, list[Node]]) -> set[int]:
         if plain and any(u.id in found or is_layer(u) for u in users[n.id]):
             found.add(n.id)
     return found
+
+
+def read_in_order(plan: "Plan") -> Iterator[Node]:
+    """Arrays that would be computed one element after the other, where a scalar is made of them in order."""
+    for n in plan.order:
+        alone = n.op == "reduce" and n.size == 1 and not n.params[2] and not plan.is_total(n)
+        if alone or n.op in ("cumulative", "arg"):
+            for i in n.ins:
+                while i.op in VIEWS:
+                    i = i.ins[0]
+                if i.size > 1 and i.op not in ("const", "leaf"):
+                    yield i
 
 
 def narrow(plan: "Plan") -> bool:

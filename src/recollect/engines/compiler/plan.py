@@ -306,19 +306,8 @@ class Plan:
                 again = (times - 1) * self.cost[n.id] if times > 1.001 else 0.0
                 heavy = COST.get(n.op, 1) >= 5 or n.op in ("reduce", "gather", "dynamic_slice")
                 self.stored[n.id] = bool(again > (0 if heavy else RECOMPUTE))
-            for n in self._one_by_one() if self.spread else ():
+            for n in fusion.read_in_order(self) if self.spread else ():
                 self.stored[n.id] |= not fixed[n.id] and self.cost[n.id] > ONE_BY_ONE
-
-    def _one_by_one(self) -> Iterator[Node]:
-        """Arrays that would be computed one element after the other, where a scalar is made of them in order."""
-        for n in self.order:
-            alone = n.op == "reduce" and n.size == 1 and not n.params[2] and not self.is_total(n)
-            if alone or n.op in ("cumulative", "arg"):
-                for i in n.ins:
-                    while i.op in VIEWS:
-                        i = i.ins[0]
-                    if i.size > 1 and i.op not in ("const", "leaf"):
-                        yield i
 
     def _evaluations(self) -> dict[int, float]:
         """How many elements of each node are computed, if what is stored is computed once."""

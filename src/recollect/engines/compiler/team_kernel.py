@@ -237,10 +237,8 @@ def _copies(
             f"  %{name}_home = getelementptr inbounds i8, ptr {home}, i64 {sizes.starts[k]}",
             f"  %{name}_chip = getelementptr inbounds i8, ptr {where}, i64 {start}",
         ]
-        ends = (f"%{name}_home", f"%{name}_chip")
-        lines += _loop(
-            name, layout.kinds[k], math.prod(layout.shapes[k]), *(ends if way == "in" else ends[::-1]), before
-        )
+        source, to = (f"%{name}_{end}" for end in (("home", "chip") if way == "in" else ("chip", "home")))
+        lines += _loop(name, layout.kinds[k], math.prod(layout.shapes[k]), source, to, before)
         before = f"{name}_end"
     return [*lines, f"  br label %copied_{way}", f"copied_{way}:"]
 
