@@ -2,7 +2,7 @@
 
 Lanes go apart at branches and meet again as on a GPU: at barriers, shuffles and votes they wait for all that are named
 there. What one lane writes and another touches without a barrier between is an error. How often each instruction was
-issued is counted: warps of a real GPU issue about as many.
+issued is counted, and how many turns accesses of the chip take: a real GPU's warps issue about as many.
 """
 
 import re
@@ -222,6 +222,12 @@ def _packed(operands):
     return split
 
 
+def turns(at):
+    """Turns that one access of the chip takes: a bank gives one word of four bytes in each."""
+    words = np.unique(at // 4)
+    return int(np.bincount(words % 32).max())
+
+
 def _access(parts, operands):
     space, width = parts[1], int(parts[-1][1:]) // 8
     dtype = np.dtype(f"u{width}")
@@ -234,12 +240,14 @@ def _access(parts, operands):
     given = [operand(n, "b32" if width < 4 else f"b{8 * width}") for n in names] if parts[0] == "st" else []
 
     def load(warp, lanes):
+        warp.count_turns(space, parts[0], address(warp)[lanes])
         for k, name in enumerate(names):
             at, found = address(warp) + k * width, np.zeros(32, np.dtype(f"u{max(width, 4)}"))
             found[lanes] = warp.memory(space, at, lanes).read(at[lanes], dtype, LANES[lanes])
             warp.put(name, found, lanes)
 
     def store(warp, lanes):
+        warp.count_turns(space, parts[0], address(warp)[lanes])
         for k, get in enumerate(given):
             at = address(warp) + k * width
             warp.memory(space, at, lanes).write(at[lanes], get(warp)[lanes].astype(dtype), LANES[lanes])
@@ -267,7 +275,7 @@ class Warp:
         self.code, self.number, self.arguments = code, number, [a & (2**64 - 1) for a in arguments]
         self.registers, self.own, self.chip = {}, Own(code.own), Memory(np.zeros(max(chip, 16), np.uint8))
         self._memories = memories
-        self.issued = np.zeros(len(code.lines), np.int64)
+        self.issued, self.turns = np.zeros(len(code.lines), np.int64), Counter()
 
     def named(self, name):
         """A number that is not in a register."""
@@ -284,6 +292,11 @@ class Warp:
         found = next((m for m in self._memories if at[lanes][0] in m), None)
         assert found is not None and all(a in found for a in at[lanes]), "an address outside of memory"
         return found
+
+    def count_turns(self, space, what, at):
+        """Of one access, if it is of the chip."""
+        if space == "shared":
+            self.turns[what] += turns(at)
 
     def put(self, name, numbers, lanes):
         """Set a register of these lanes."""
@@ -347,14 +360,18 @@ class Warp:
 
 
 class WarpDevice(StandIn):
-    """What `cuda_driver.Gpu` has; ``issued``: how often warps issued which instruction, of all programs."""
+    """What `cuda_driver.Gpu` has.
+
+    Of all programs: ``issued``, how often warps issued which instruction, and ``turns``, how many loads (``ld``) and
+    stores (``st``) of the chip took.
+    """
 
     name = "NumPy"
     capability = (9, 0)
 
     def __init__(self):
         super().__init__()
-        self.issued = Counter()
+        self.issued, self.turns = Counter(), Counter()
 
     def program(self, routines, often=True, **options):
         del often, options
@@ -377,5 +394,6 @@ class WarpProgram:
             for number in range(-(-threads // 32)):
                 warp = Warp(code, number, arguments, memories, 32 * chip)
                 warp.run()
+                self._device.turns += warp.turns
                 for (instruction, _, _), count in zip(code.lines, warp.issued, strict=True):
                     self._device.issued[instruction] += int(count)
