@@ -57,7 +57,15 @@ def _quotient(a, b):
     return (np.sign(a) * np.sign(b) * (np.abs(a.astype(np.int64)) // np.abs(b.astype(np.int64)))).astype(a.dtype)
 
 
+def _bits(x, first, count):
+    """So many bits of unsigned numbers."""
+    assert x.dtype.kind == "u", "bits of signed numbers are not known here"
+    one = np.ones_like(x)
+    return (x >> first) & ((one << count) - one)
+
+
 INTEGERS = {
+    "bfe": _bits,
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

@@ -29,6 +29,7 @@ class Chip:
     """
 
     starts: dict[int, int]  # of the state's arrays that are there
+    rows: dict[int, int]  # of those that have a gap after each row: elements of a row
     twin: int
     arrays: dict[str, int]  # of the arrays of one step
     bytes: int
@@ -38,16 +39,16 @@ def _chip(w: TeamWriter, layout: Layout, swapped: Sequence[bool], arrays: Mappin
     starts, at, twin = {}, 0, 0
     for twice in (True, False):
         for k in sorted(k for k in w.chip if swapped[k] == twice):
-            size = BYTES[layout.kinds[k]] * math.prod(layout.shapes[k])
-            line = 64 if size >= 64 else 16 if size >= 16 else 4
-            starts[k] = at = -(-at // line) * line
-            at += size
-        at = -(-at // 64) * 64
+            elements = math.prod(layout.shapes[k])
+            gaps = (elements - 1) // w.rows[k] if k in w.rows else 0  # none after the last
+            starts[k] = at = -(-at // 4) * 4
+            at += BYTES[layout.kinds[k]] * (elements + gaps)
+        at = -(-at // 16) * 16
         if twice:
             twin, at = at, 2 * at
     places = {name: at + place for name, place in arrays.items()}
     whole = -(-(at + total) // 128) * 128 + 64  # so that two runs of a warp are in different banks
-    return Chip(starts, twin, places, whole)
+    return Chip(starts, w.rows, twin, places, whole)
 
 
 def emit_team(
@@ -84,7 +85,7 @@ def emit_team(
         "first:",
         *_threads(w.ramps),
         *_memory(step, shared, sizes, chip, far, far_bytes),
-        *_copies(layout, sizes, chip, "%home", "%chip", "in"),
+        *_copies(layout, sizes, chip, "%chip", "in"),
         barriers.WAIT,
         "  br label %head",
         "head:",
@@ -102,7 +103,7 @@ def emit_team(
         "  %next = add i64 %k, 1",
         "  br label %head",
         "done:",
-        *_copies(layout, sizes, chip, "%home", "%chip_here", "out", swapped),
+        *_copies(layout, sizes, chip, "%chip_here", "out", swapped),
         *_copied_back(layout, swapped, sizes, chip),
         "  br label %out",
         "out:",
@@ -206,16 +207,28 @@ def _pointers(swapped: Sequence[bool], over: Mapping[int, bool], sizes: Offsets,
     return lines
 
 
-def _loop(name: str, kind: str, count: int, source: str, to: str, before: str) -> list[str]:
-    """Copy an array, each thread its own elements."""
+def _loop(
+    name: str, kind: str, count: int, source: str, to: str, before: str, rows: tuple[int, int] = (0, 0)
+) -> list[str]:
+    """Copy an array, each thread its own elements; ``rows``: elements of rows with gaps, of the source and the copy."""
     t, width = STORED[kind], BYTES[kind]
-    return [
+    lines = [
         f"  %{name}_any = icmp ult i64 %lane, {count}",
         f"  br i1 %{name}_any, label %{name}_copy, label %{name}_end",
         f"{name}_copy:",
         f"  %{name}_at = phi i64 [ %lane, %{before} ], [ %{name}_next, %{name}_copy ]",
-        f"  %{name}_from = getelementptr inbounds {t}, ptr {source}, i64 %{name}_at",
-        f"  %{name}_to = getelementptr inbounds {t}, ptr {to}, i64 %{name}_at",
+    ]
+    for end, pointer, row in (("from", source, rows[0]), ("to", to, rows[1])):
+        at = f"%{name}_at"
+        if row:
+            lines += [
+                f"  {at}_gaps_{end} = lshr i64 {at}, {row.bit_length() - 1}",
+                f"  {at}_{end} = add i64 {at}, {at}_gaps_{end}",
+            ]
+            at = f"{at}_{end}"
+        lines.append(f"  %{name}_{end} = getelementptr inbounds {t}, ptr {pointer}, i64 {at}")
+    return [
+        *lines,
         f"  %{name}_value = load {t}, ptr %{name}_from, align {width}",
         f"  store {t} %{name}_value, ptr %{name}_to, align {width}",
         f"  %{name}_next = add i64 %{name}_at, {TEAM}",
@@ -226,19 +239,20 @@ def _loop(name: str, kind: str, count: int, source: str, to: str, before: str) -
 
 
 def _copies(
-    layout: Layout, sizes: Offsets, chip: Chip, home: str, there: str, way: str, swapped: Sequence[bool] = ()
+    layout: Layout, sizes: Offsets, chip: Chip, there: str, way: str, swapped: Sequence[bool] = ()
 ) -> list[str]:
     """All that lies on the chip, from the run's home or to it."""
     lines, before = [f"  br label %copy_{way}", f"copy_{way}:"], f"copy_{way}"
     for k, start in chip.starts.items():
-        name = f"{way}{k}"
+        name, row = f"{way}{k}", chip.rows.get(k, 0)
         where = there if way == "in" or swapped[k] else "%chip"
         lines += [
-            f"  %{name}_home = getelementptr inbounds i8, ptr {home}, i64 {sizes.starts[k]}",
+            f"  %{name}_home = getelementptr inbounds i8, ptr %home, i64 {sizes.starts[k]}",
             f"  %{name}_chip = getelementptr inbounds i8, ptr {where}, i64 {start}",
         ]
         source, to = (f"%{name}_{end}" for end in (("home", "chip") if way == "in" else ("chip", "home")))
-        lines += _loop(name, layout.kinds[k], math.prod(layout.shapes[k]), source, to, before)
+        rows = (0, row) if way == "in" else (row, 0)
+        lines += _loop(name, layout.kinds[k], math.prod(layout.shapes[k]), source, to, before, rows)
         before = f"{name}_end"
     return [*lines, f"  br label %copied_{way}", f"copied_{way}:"]
 

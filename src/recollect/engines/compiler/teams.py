@@ -6,10 +6,11 @@ run has the bits that it has on a processor. Lines that load or store say in a c
 element; `barriers` reads it.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from recollect.engines.compiler import affine, in_place
+from recollect.engines.compiler import affine, in_place, spacing
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.plan import Plan
@@ -46,8 +47,10 @@ class TeamWriter(Writer):
         self.leaves, self.room, self._arranged = leaves, room, False
         self.chip: list[int] = []  # arrays of the state that are on the chip
         self.over: dict[int, bool] = {}  # those that are written over, and whether old values are put aside
+        self.rows: dict[int, int] = {}  # of those on the chip that have a gap after each row: elements of a row
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays of one step
         self.ramps: set[int] = set()  # how many threads are at work where not all are
+        self._gaps: dict[str, int] = {}  # the same by pointer
         self._last: dict[str, int] = {}  # the largest value of each loop variable
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
@@ -65,14 +68,19 @@ class TeamWriter(Writer):
             for leaf in in_place.leaf_reads(plan, n):
                 reads[leaf] = reads.get(leaf, 0) + 1
         leaves = [n for n in plan.order if n.op == "leaf" and n.params < self.leaves and n.id in reads]
-        left = self.room
+        rows, left = spacing.rows(plan, leaves, {leaf.id: o for o, (_, leaf) in over.items()}), self.room
         for leaf in sorted(leaves, key=lambda n: (-reads[n.id], n.size)):
-            size = -(-leaf.size * BYTES[leaf.dtype] // 16) * 16 * (2 if leaf.id in twice else 1)
+            size = leaf.size + ((leaf.size - 1) // rows[leaf.id] if leaf.id in rows else 0)
+            size = -(-size * BYTES[leaf.dtype] // 16) * 16 * (2 if leaf.id in twice else 1)
             if size <= left:
                 self.chip.append(leaf.params)
                 left -= size
+                if leaf.id in rows:
+                    self.rows[leaf.params] = rows[leaf.id]
         found = {o: o in plan.repairs for o in settled if over[o][0] in self.chip}
         self.over = {over[o][0]: saved for o, saved in found.items()}
+        self._gaps = {f"%s{k}": row for k, row in self.rows.items()}
+        self._gaps |= {f"%t{k}": row for k, row in self.rows.items() if k not in self.over}
         return found
 
     # -- values
@@ -115,18 +123,36 @@ class TeamWriter(Writer):
     def _step(self, index: Index) -> int:
         return affine.factor(index, self.scope.vector) if self.scope.vector else 0
 
-    def _spread(self, index: Index) -> str:
-        """An index as an i64, that of this thread's element."""
-        step, base = self._step(index), self.place(index)
-        if not step:
-            return base
+    def _spread(self, index: Index, row: int = 0) -> str:
+        """An index as an i64, that of this thread's element; ``row``: elements of rows with a gap after each."""
 
         def make() -> str:
-            lane = self._lane()
-            far = lane if step == 1 else self.new(f"mul nsw i64 {lane}, {step}")
-            return far if base == "0" else self.new(f"add nsw i64 {base}, {far}")
+            found = spacing.with_gaps(index, row, self._reach) if row else index
+            if found is not None:
+                return self._moved(self.place(found), self._step(found))
+            base, far = self.place(index), self._moved("0", self._step(index))
+            if self._step(index) == 1 and spacing.is_multiple(index, min(row, TEAM), self.scope.vector):
+                parts = [base, far]  # threads are in rows of their own, or all in one: the gaps before each are a sum
+            else:
+                parts = [self._moved(base, self._step(index))]
+            shift = row.bit_length() - 1
+            return functools.reduce(self._plus, [*parts, *(self.new(f"lshr i64 {p}, {shift}") for p in parts)])
 
-        return self.remember(("spread", index), make)
+        return make() if not index[1] else self.remember(("spread", index, row), make)
+
+    def _plus(self, a: str, b: str) -> str:
+        return b if a == "0" else self.new(f"add nsw i64 {a}, {b}")
+
+    def _moved(self, base: str, step: int) -> str:
+        """A place, so many elements further for each thread."""
+        if not step:
+            return base
+        lane = self._lane()
+        return self._plus(base, lane if step == 1 else self.new(f"mul nsw i64 {lane}, {step}"))
+
+    def _reach(self, name: str) -> int:
+        """How far a loop variable goes, the threads of a vector included."""
+        return self._last[name] + (TEAM - 1 if name == self.scope.vector else 0)
 
     def index_value(self, index: Index, kind: str = "i") -> Value:
         """An index as a number to compute with."""
@@ -170,7 +196,7 @@ class TeamWriter(Writer):
         """The address of this thread's element."""
         if place == affine.ZERO:
             return buffer.pointer
-        at = self._spread(place)
+        at = self._spread(place, self._gaps.get(buffer.pointer, 0))
         return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, i64 {at}")
 
     def _read(self, kind: str, pointer: str, wide: bool, owner: str) -> Value:
