@@ -38,7 +38,7 @@ class TeamWriter(Writer):
     Args:
         written_out: as `writer.WRITTEN_OUT`.
         leaves: arrays of the state.
-        room: bytes of them that may be on the chip.
+        room: bytes of them that may be on the chip, without the gaps.
     """
 
     def __init__(self, written_out: tuple[int, int], leaves: int, room: int) -> None:
@@ -70,8 +70,7 @@ class TeamWriter(Writer):
         leaves = [n for n in plan.order if n.op == "leaf" and n.params < self.leaves and n.id in reads]
         rows, left = spacing.rows(plan, leaves, {leaf.id: o for o, (_, leaf) in over.items()}), self.room
         for leaf in sorted(leaves, key=lambda n: (-reads[n.id], n.size)):
-            size = leaf.size + ((leaf.size - 1) // rows[leaf.id] if leaf.id in rows else 0)
-            size = -(-size * BYTES[leaf.dtype] // 16) * 16 * (2 if leaf.id in twice else 1)
+            size = -(-leaf.size * BYTES[leaf.dtype] // 16) * 16 * (2 if leaf.id in twice else 1)
             if size <= left:
                 self.chip.append(leaf.params)
                 left -= size
