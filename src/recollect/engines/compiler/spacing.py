@@ -30,10 +30,11 @@ def rows(plan: Plan, leaves: Sequence[Node], outs: Mapping[int, int]) -> dict[in
     found = {}
     for leaf in leaves:
         row = leaf.shape[-1] if len(leaf.shape) > 1 else 0
-        out = nodes.get(outs.get(leaf.id, -1))
+        out = outs.get(leaf.id, -1)
+        written = [n for n in (nodes.get(out), plan.repairs.get(out)) if n is not None]
         if row < 2 or row & (row - 1) or BYTES[leaf.dtype] != 4 or row == leaf.size:
             continue
-        if is_read_plainly(leaf) and (out is None or is_plain(out)):
+        if is_read_plainly(leaf) and all(is_plain(n) for n in written):
             found[leaf.id] = row
     return found
 
