@@ -73,9 +73,9 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
                 made = graph.elementwise("fma", first, right[1], ins[0])
         elif n.op == "reduce" and n.params[0] == "sum" and n.dtype == "f":
             pair = product(n.ins[0])
-            if math.prod(n.ins[0].shape[a] for a in n.params[1]) <= fusion.FEW_TERMS and len(n.params[1]) == 1:
+            if len(n.params[1]) == 1 and n.ins[0].shape[n.params[1][0]] <= fusion.FEW_TERMS:
                 made = _written_out(graph, pair or ins, n)
-            elif pair:
+            if pair and made is None:
                 made = graph.make("reduce", pair, n.shape, n.dtype, n.params)
         elif sums and n.op == "reduce" and n.params[0] == "and" and n.ins[0].op == "is_finite":
             x = new[n.ins[0].ins[0].id]
@@ -92,14 +92,19 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
     return [new[n.id] for n in outs]
 
 
-def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node:
-    """A sum of few terms along one axis, term after term: it is then computed in the loop that needs it."""
+def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node | None:
+    """A sum of few terms along one axis, term after term: it is then computed in the loop that needs it.
+
+    None where that would read elements apart from one another: a term is a number, or a layer of an array.
+    """
     axis, shape = n.params[1][0], n.ins[0].shape
     total = graph.bcast(graph.const(np.float32(0)), n.shape, ())
     for k in range(shape[axis]):
         first = [k if d == axis else 0 for d in range(len(shape))]
         end = [k + 1 if d == axis else s for d, s in enumerate(shape)]
         term = [graph.reshape(graph.slice(f, first, end), n.shape) for f in factors]
+        if not all(base(x).size == 1 or fusion.is_layer(base(x)) for x in term):
+            return None
         total = graph.elementwise("fma", *term, total) if len(term) == 2 else graph.elementwise("add", total, *term)
     return total
 
