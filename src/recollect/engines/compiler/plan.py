@@ -18,9 +18,6 @@ from recollect.engines.compiler.graph import OPAQUE, PARTS, STORED_OPS, VIEWS, G
 RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
 
-ONE_BY_ONE = 3
-"""In a team of threads, an array that is read in order is stored first if an element costs more instructions."""
-
 LEAST_PRODUCT, MOST_RESULTS = 512, 512
 """In lanes, products of matrices with at least so many terms and at most so many results are stored."""
 
@@ -312,7 +309,7 @@ class Plan:
                 heavy = COST.get(n.op, 1) >= 5 or n.op in ("reduce", "gather", "dynamic_slice")
                 self.stored[n.id] = bool(again > (0 if heavy else RECOMPUTE))
             for n in fusion.read_in_order(self) if self.spread else ():
-                self.stored[n.id] |= not fixed[n.id] and self.cost[n.id] > ONE_BY_ONE
+                self.stored[n.id] |= not fixed[n.id]
 
     def _evaluations(self) -> dict[int, float]:
         """How many elements of each node are computed, if what is stored is computed once."""
