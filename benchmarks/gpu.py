@@ -4,12 +4,13 @@
     python benchmarks/gpu.py kernels         # steps per second of kernels alone, by runs and by ways to compile them
     python benchmarks/gpu.py train           # through `train`, warm, and where the time goes
     python benchmarks/gpu.py paper           # the paper's pair with its own kernel; 256 runs of figure 5 to the end
-    python benchmarks/gpu.py one tmaze 32768 100   # one launch, for a profiler
+    python benchmarks/gpu.py one tmaze 32768 100   # three launches, for a profiler
 
 Prints as it goes; ``--json FILE`` keeps all figures.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -17,7 +18,9 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import jax
 import numpy as np
@@ -26,7 +29,7 @@ from recollect import EpisodicActorCritic, SecretInformant, train
 from recollect.engines import compiled_gpu, loop
 from recollect.engines.compiler import cuda_driver
 from recollect.engines.compiler.fleet import Fleet, over_blocks
-from recollect.engines.compiler.grid import GridProgram
+from recollect.engines.compiler.grid import Grid
 from recollect.engines.compiler.program import Program
 from recollect.envs.t_maze import TMaze
 from recollect.store.run_folders import command_line, versions
@@ -66,66 +69,80 @@ def _step_of(name):
     return compiled_gpu._traced(jax.tree.structure(agent), env, 128)[1]
 
 
+def _runs(name, count, way):
+    """Runs of a pair before their first step, with the program of that way."""
+    agent, env = PAIRS[name]
+    runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS, way=WAYS[way])
+    runs.begin(range(count))
+    return runs
+
+
 def bits(args):
     """A thousand steps on both, from states that the GPU began."""
-    gpu = cuda_driver.device()
-    for name, (agent, _) in PAIRS.items():
-        shared = (True,) * len(leaves_of(agent))
-        program = GridProgram(gpu, _step_of(name), shared)
-        _compare(name, program, Program(_step_of(name), 16, shared))
+    for name, way in _prepared(args.pairs.split(","), args.ways.split(";")):
+        _compare(name, way)
 
 
-def _compare(name, program, processor, count=96):
-    agent, env = PAIRS[name]
+def _compare(name, way, count=97):
     begun = time.perf_counter()
-    runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
-    runs.begin(range(count))
-    fleet, leaves = Fleet(processor.state, count, 16), leaves_of(agent)
+    runs, leaves = _runs(name, count, way), leaves_of(PAIRS[name][0])
+    processor = Program(_step_of(name), 16, (True,) * len(leaves))
+    fleet = Fleet(processor.state, count, 16)
     fleet.load(runs._grid.unload())
     calls = fleet.attach(processor, leaves)
     over_blocks(lambda k: calls[k].advance(1001), len(calls))
-    runs._grid.give(program, leaves)
     for steps in (1, 500, 500):
-        runs._grid.advance(program, steps)
+        runs._grid.advance(runs._step, steps)
     wanted, found = (processor.state.numbers(tree) for tree in (fleet.unload(), runs._grid.unload()))
     wrong = [k for k, (a, b) in enumerate(zip(wanted, found, strict=True)) if a.tobytes() != b.tobytes()]
     floats = [k for k in wrong if wanted[k].dtype.kind == "f"]
     apart = max((float(np.nanmax(np.abs(wanted[k].astype(float) - found[k]))) for k in floats), default=0.0)
     figures = {"leaves_that_differ": len(wrong), "of": len(wanted), "largest_difference": apart}
-    keep("bits", pair=name, equal=not wrong, **figures, seconds=time.perf_counter() - begun)
+    keep("bits", pair=name, way=way, equal=not wrong, **figures, seconds=time.perf_counter() - begun)
 
 
+AT_168 = {"teams": True, "registers": 168}
 WAYS = {
-    "300": {},
-    "100": {"written_out": (100, 8)},
-    "30": {"written_out": (30, 8)},
-    "100, 168 registers": {"written_out": (100, 8), "registers": 168},
-    "100, 128 registers": {"written_out": (100, 8), "registers": 128},
-    "300, 128 registers": {"registers": 128},
-    "100, 64 registers": {"written_out": (100, 8), "registers": 64},
-    "300, 64 registers": {"registers": 64},
-    "100, 48 registers": {"written_out": (100, 8), "registers": 48},
-    "100, 32 registers": {"written_out": (100, 8), "registers": 32},
+    "threads": {"teams": False},
+    "threads, 64 registers": compiled_gpu.THREADS,
+    "teams": compiled_gpu.TEAMS,
+    **{f"teams, {r} registers": {"teams": True, "registers": r} for r in (168, 128, 96, 80, 64)},
+    **{f"teams, 168 registers, {n}": {**AT_168, "written_out": (n, 8)} for n in (1, 30, 300)},
+    **{f"teams, 168 registers, {k} KB": {**AT_168, "room": k << 10} for k in (6, 8, 14, 22)},
 }
 """Ways to compile a step, as `GridProgram` takes them; bits are the same for all."""
 
 
-def _prepared(gpu, pairs, ways):
-    """Programs by pair and way, compiled on all cores."""
+def _prepared(pairs, ways):
+    """Pairs and ways, their programs compiled on all cores."""
 
     def work(job):
         name, way = job
         begun = time.perf_counter()
-        program = GridProgram(gpu, _step_of(name), (True,) * len(leaves_of(PAIRS[name][0])), **WAYS[way])
-        spills = [line.split(".")[-1].strip() for line in program.loaded.log.splitlines() if "spill" in line]
-        say("  compiled", name, way, f"in {time.perf_counter() - begun:.1f} s", program.loaded.uses("run"), *spills[:1])
-        return program
+        try:
+            runs = _runs(name, 32, way)
+        except Exception as error:
+            say("  not compiled", name, way, error)
+            return None
+        log = runs._step.loaded.log.splitlines()
+        spills = [line.split(".")[-1].strip() for line in log if "spill" in line]
+        used = runs._step.loaded.uses("run")
+        say(
+            "  compiled",
+            name,
+            way,
+            f"in {time.perf_counter() - begun:.1f} s",
+            used,
+            runs._step.kernel.chip,
+            *spills[:1],
+        )
+        return job
 
     for name in pairs:
         _step_of(name)
     jobs = [(name, way) for name in pairs for way in ways]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return dict(zip(jobs, pool.map(work, jobs), strict=True))
+        return [job for job in pool.map(work, jobs) if job]
 
 
 def _timed(grid, program, steps):
@@ -136,39 +153,46 @@ def _timed(grid, program, steps):
     return time.perf_counter() - begun
 
 
-def _measured(name, way, runs, program):
+def _measured(name, way, count):
     """Steps per second of one kernel."""
-    grid = runs._grid
-    grid.give(program, leaves_of(PAIRS[name][0]))
+    runs = _runs(name, count, way)
+    grid, program = runs._grid, runs._step
     once = _timed(grid, program, 4) / 4
-    steps = int(min(2000, max(10, 0.1 / once))) // 2 * 2
-    seconds = min(_timed(grid, program, steps) for _ in range(2))
+    steps = int(min(2000, max(10, 0.15 / once))) // 2 * 2
+    seconds = min(_timed(grid, program, steps) for _ in range(3))
     keep(
         "kernels",
         pair=name,
         way=way,
-        runs=grid.runs,
-        steps_per_second=grid.runs * steps / seconds,
+        runs=count,
+        steps_per_second=count * steps / seconds,
         microseconds_a_step=seconds / steps * 1e6,
         **program.loaded.uses("run"),
         own=program.kernel.own,
-        state_bytes=2 * grid.offsets.bytes // 32,
+        chip=program.kernel.chip,
+        steps=steps,
     )
 
 
 def kernels(args):
     """Steps per second of the kernels alone, in several ways."""
-    ways = args.ways.split(";") if args.ways else list(WAYS)
-    pairs = args.pairs.split(",")
-    programs = _prepared(cuda_driver.device(), pairs, ways)
-    for name in pairs:
-        agent, env = PAIRS[name]
+    for name, way in _prepared(args.pairs.split(","), args.ways.split(";")):
         for count in map(int, args.runs.split(",")):
-            runs = compiled_gpu.Runs(loop.rows(agent, count), env, ENDLESS)
-            runs.begin(range(count))
-            for way in ways:
-                _measured(name, way, runs, programs[name, way])
-            del runs
+            try:
+                _measured(name, way, count)
+            except Exception:  # what one way cannot do, another may
+                traceback.print_exc()
+
+
+def table():
+    """The figures once more, short."""
+    for row in REPORT.get("bits", ()):
+        say(f"{row['pair']:12} {row['way']:32} {'same bits' if row['equal'] else 'OTHER BITS'}")
+    for row in REPORT.get("kernels", ()):
+        speed = f"{row['steps_per_second'] / 1e6:8.1f} million/s"
+        say(f"{row['pair']:12} {row['way']:32} {row['runs']:7} {speed} {row['registers']:4} {row['chip']:6}")
+    for row in REPORT.get("train", ()):
+        say(f"{row['pair']:12} train {row['runs']:7} {row['steps_per_second'] / 1e6:8.1f} million/s", row["parts"])
 
 
 def train_parts(args):
@@ -178,58 +202,88 @@ def train_parts(args):
 
 
 def _train(name, args):
-    """Twice, and a third time with the parts waited for one by one."""
+    """Twice, the second time with its parts.
+
+    Runs live a whole number of ``loop.WHOLE`` records, whatever steps they are given: they are given as many as that,
+    so that all steps that are lived are counted.
+    """
     agent, env = PAIRS[name]
+    whole = loop.WHOLE * loop.RECORD
     for count in map(int, args.runs.split(",")):
-        steps = max(2, int(args.steps / count / loop.RECORD)) * loop.RECORD
-        options = {"max_steps": steps, "engine": "compiled-gpu", "bins": 100}
-        seconds = []
-        for _ in range(2):
-            begun = time.perf_counter()
-            result = train(agent, env, 10**8, range(count), **options)
-            seconds.append(time.perf_counter() - begun)
-        total = int(result.steps.sum())
-        parts = _parts(lambda a=agent, e=env, c=count, o=options: train(a, e, 10**8, range(c), **o))
+        options = {"max_steps": max(1, round(args.steps / count / whole)) * whole, "bins": 100}
+        call = functools.partial(train, agent, env, 10**8, range(count), engine="compiled-gpu", **options)
+        begun = time.perf_counter()
+        call()
+        first = time.perf_counter() - begun
+        result, parts = _in_parts(call)
+        total, lived = int(result.steps.sum()), count * parts["steps_per_run"]
         keep(
             "train",
             pair=name,
             runs=count,
             steps=total,
-            first_seconds=seconds[0],
-            seconds=seconds[1],
-            steps_per_second=total / seconds[1],
+            lived=lived,
+            first_seconds=first,
+            seconds=parts["seconds"]["all"],
+            steps_per_second=total / parts["seconds"]["all"],
+            kernels_per_second=lived / parts["seconds"]["steps"],
             engine=result.engine,
-            parts={k: round(v, 4) for k, v in parts.items()},
+            parts=parts,
         )
 
 
-def _parts(call):
-    """Seconds in each part of a call, every part waited for."""
-    spent = {}
-    wrapped = {"__init__": "set up", "begin": "begin", "advance": "kernels", "counters": "counters", "sums": "sums"}
-    wrapped |= {"collected": "collected", "agent_states": "agent states"}
-    kept = {name: getattr(compiled_gpu.Runs, name) for name in wrapped}
+def _in_parts(call):
+    """What a call gives, and its parts, each waited for: seconds, launches, steps, bytes between host and GPU."""
+    seconds, launches, moved, taken = Counter(), Counter(), Counter(), Counter()
 
-    def waited(name, function):
-        def inner(self, *args, **options):
+    def timed(function, part, wait):
+        def inner(*args, **options):
             begun = time.perf_counter()
-            value = function(self, *args, **options)
-            self._grid.device.wait()
-            spent[wrapped[name]] = spent.get(wrapped[name], 0.0) + time.perf_counter() - begun
+            value = function(*args, **options)
+            wait(args[0])
+            seconds[part] += time.perf_counter() - begun
             return value
 
         return inner
 
-    for name, function in kept.items():
-        setattr(compiled_gpu.Runs, name, waited(name, function))
-    try:
+    def launched(function):
+        def inner(grid, program, steps=1):
+            part = "steps" if steps > 1 else "start and collect"
+            launches[part] += 1
+            taken[part] += steps
+            timed(function, part, lambda grid: grid.device.wait())(grid, program, steps)
+
+        return inner
+
+    def counted(function, way):
+        def inner(device, address, array):
+            moved[way] += array.nbytes
+            return function(device, address, array)
+
+        return inner
+
+    runs, gpu = compiled_gpu.Runs, cuda_driver.Gpu
+    parts = {"__init__": "set up", "counters": "counters", "sums": "sums", "collected": "collected"}
+    new = {
+        (runs, name): timed(getattr(runs, name), part, lambda r: r._grid.device.wait()) for name, part in parts.items()
+    }
+    new[runs, "agent_states"] = timed(runs.agent_states, "agent states", lambda r: None)
+    new[Grid, "advance"] = launched(Grid.advance)
+    new[gpu, "read"], new[gpu, "write"] = counted(gpu.read, "to host"), counted(gpu.write, "to GPU")
+    with contextlib.ExitStack() as stack:
+        for (owner, name), function in new.items():
+            stack.enter_context(mock.patch.object(owner, name, function))
         begun = time.perf_counter()
-        call()
-        spent["all"] = time.perf_counter() - begun
-    finally:
-        for name, function in kept.items():
-            setattr(compiled_gpu.Runs, name, function)
-    return spent
+        result = call()
+        seconds["all"] = time.perf_counter() - begun
+    rounded = {name: round(s, 4) for name, s in seconds.items()}
+    return result, {
+        "seconds": rounded,
+        "launches": dict(launches),
+        "steps_per_run": taken["steps"],
+        "steps_per_launch": taken["steps"] / max(1, launches["steps"]),
+        "bytes": dict(moved),
+    }
 
 
 def cold(args):
@@ -243,11 +297,11 @@ def cold(args):
                     compiled_gpu._traced.cache_clear()
                 begun = time.perf_counter()
                 steps = compiled_gpu._traced(jax.tree.structure(agent), env, 128)
+                equations = [len(s.traced.graph._known) for s in steps]
                 traced = time.perf_counter() - begun
                 same = (True,) * len(jax.tree.leaves(agent))
-                programs = compiled_gpu._programs(
-                    jax.tree.structure(agent), env, 128, same, cuda_driver.device(), False
-                )
+                way = tuple(sorted(compiled_gpu.TEAMS.items()))
+                programs = compiled_gpu._programs(jax.tree.structure(agent), env, 128, same, cuda_driver.device(), way)
                 seconds = time.perf_counter() - begun
                 keep(
                     "compile",
@@ -256,7 +310,7 @@ def cold(args):
                     seconds=seconds,
                     trace_seconds=traced,
                     uses=[p.loaded.uses("run") for p in programs],
-                    equations=[len(s.graph._known) for s in steps],
+                    equations=equations,
                 )
         del os.environ["RECOLLECT_CACHE"]
 
@@ -297,9 +351,7 @@ def figure5(args):
 
 def one(args):
     """One launch."""
-    agent, env = PAIRS[args.pair]
-    runs = compiled_gpu.Runs(loop.rows(agent, args.count), env, ENDLESS)
-    runs.begin(range(args.count))
+    runs = _runs(args.pair, args.count, args.way)
     for _ in range(3):
         seconds = _timed(runs._grid, runs._step, args.turns)
         say(args.pair, args.count, args.turns, f"{args.count * args.turns / seconds:.3e} steps/s")
@@ -310,14 +362,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
     parts = parser.add_subparsers(dest="part", required=True)
-    parts.add_parser("bits").set_defaults(run=bits)
     parts.add_parser("cold").set_defaults(run=cold)
     parts.add_parser("figure5").set_defaults(run=figure5)
-    for name, function, runs in (("kernels", kernels, "4096,32768,131072"), ("train", train_parts, "32768,131072")):
+    for name, function, runs in (
+        ("bits", bits, ""),
+        ("kernels", kernels, "4096,32768,131072"),
+        ("train", train_parts, "4096,32768"),
+    ):
         part = parts.add_parser(name)
         part.add_argument("--runs", default=runs)
         part.add_argument("--pairs", default="informant,tmaze,recommended")
-        part.add_argument("--ways", default="")
+        part.add_argument(
+            "--ways", default="threads, 64 registers;teams;teams, 168 registers, 300;teams, 168 registers, 22 KB"
+        )
         part.add_argument("--steps", type=float, default=3e8)
         part.set_defaults(run=function)
     part = parts.add_parser("paper")
@@ -328,6 +385,7 @@ def main() -> int:
     part.add_argument("pair")
     part.add_argument("count", type=int)
     part.add_argument("turns", type=int)
+    part.add_argument("--way", default="teams")
     part.set_defaults(run=one)
     args = parser.parse_args()
     say("JAX on", jax.default_backend(), "| GPU:", cuda_driver.why_none() or cuda_driver.device().name)
@@ -337,6 +395,7 @@ def main() -> int:
     except Exception:  # a table of what was measured is worth more than none
         traceback.print_exc()
         failed = 1
+    table()
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"command": command_line(), "versions": versions(), **REPORT}, file, indent=1)

@@ -1,4 +1,4 @@
-"""The training loop through the step compiler on an NVIDIA GPU: any agent in any JAX environment, one run per thread.
+"""The training loop through the step compiler on an NVIDIA GPU: any agent in any JAX environment.
 
 `loop.start_run`, `loop.step_run` and `loop.read_record` are the definition, as for `compiled`, and from a given state
 on a run has the bits that it has there. States and metrics stay on the GPU: what a bin of episodes needs is put aside
@@ -6,6 +6,7 @@ there as soon as the bin is complete, and the host asks for it when somebody wan
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,14 +24,27 @@ if TYPE_CHECKING:
     from recollect.engines.compiler.grid import GridProgram
     from recollect.engines.compiler.program import Step
 
-FULL = 256
-"""Threads of a step that a processor of a GPU holds, if each has all the registers that it wants."""
+TEAMS: dict[str, Any] = {"teams": True}
+"""A team of threads per run, its state on the chip."""
 
-CROWDED = {"registers": 64, "written_out": (100, 8)}
-"""For more runs than that: a quarter of the registers, so that four times the threads hide one another's waiting."""
+TEAMS_IN_TURN: dict[str, Any] = {"teams": True, "registers": 168, "written_out": (300, 8)}
+"""Where most teams wait for their turn: with fewer registers each, so that more are under way at once."""
 
-FEWEST = 4096
-"""Runs from which on a GPU is taken without being asked for: a thread is slow, there are only many of them."""
+TEAMS_OF_LARGE: dict[str, Any] = {"teams": True, "registers": 168, "room": 22 << 10}
+"""A team per run for a state that fits the chip only if few runs are there at once."""
+
+THREADS: dict[str, Any] = {"teams": False, "registers": 64, "written_out": (100, 8)}
+"""One run per thread, with a quarter of the registers that it wants, so that four times the threads hide one another's
+waiting."""
+
+IN_TURN = 128
+"""Runs per processor of a GPU from which on teams have `TEAMS_IN_TURN`."""
+
+MANY = 700
+"""Runs per processor of a GPU from which on those with a large state have a thread each."""
+
+FEWEST = 1024
+"""Runs from which on a GPU is taken without being asked for: the fewest that were measured."""
 
 
 class Collected(NamedTuple):
@@ -88,19 +102,42 @@ def _traced(tree: Any, env: Environment, rows: int) -> "tuple[Step, Step, Step]"
     return Step(start, state, (one, seed)), Step(step, state, (one, limits)), Step(collect, state, (one, limits))
 
 
+def _agent_bytes(tree: Any, env: Environment, rows: int) -> int:
+    """Bytes of one agent's state: nearly all that a step touches."""
+    from recollect.engines.compiler.values import BYTES
+
+    layout = _traced(tree, env, rows)[1].state
+    sizes = [math.prod(shape) * BYTES[kind] for shape, kind in zip(layout.shapes, layout.kinds, strict=True)]
+    run, _ = jax.tree.unflatten(layout.tree, sizes)
+    return sum(jax.tree.leaves(run.agent))
+
+
 @functools.lru_cache(maxsize=32)
 def _programs(
-    tree: Any, env: Environment, rows: int, shared: tuple[bool, ...], device: Any, crowded: bool
+    tree: Any, env: Environment, rows: int, shared: tuple[bool, ...], device: Any, options: tuple[tuple[str, Any], ...]
 ) -> "list[GridProgram]":
     from recollect.engines.compiler.grid import GridProgram
 
     start, step, collect = _traced(tree, env, rows)
-    limits = (True,) * 4
+    limits, way = (True,) * 4, dict(options)
     return [
-        GridProgram(device, start, (*shared, False), often=False),
-        GridProgram(device, step, (*shared, *limits), **(CROWDED if crowded else {})),
-        GridProgram(device, collect, (*shared, *limits), often=False),
+        GridProgram(device, start, (*shared, False), often=False, teams=way["teams"]),
+        GridProgram(device, step, (*shared, *limits), **way),
+        GridProgram(device, collect, (*shared, *limits), often=False, teams=way["teams"]),
     ]
+
+
+def way_for(runs: int, processors: int, size: int) -> dict[str, Any]:
+    """How runs are spread over the threads of a GPU, as `GridProgram` takes it; docs/compiler.md has the figures.
+
+    ``size``: bytes of one agent's state.
+    """
+    from recollect.engines.compiler.team_kernel import ROOM
+
+    each = runs / processors
+    if size <= ROOM:
+        return TEAMS if each < IN_TURN else TEAMS_IN_TURN
+    return TEAMS_OF_LARGE if each < MANY else THREADS
 
 
 def why_not(agent: Agent, env: Environment, runs: int | None = None, asked: bool = True) -> str | None:
@@ -114,7 +151,7 @@ def why_not(agent: Agent, env: Environment, runs: int | None = None, asked: bool
     if (why := cuda_driver.why_none()) is not None:
         return why
     if not asked and runs is not None and runs < FEWEST:
-        return f"{runs} runs are too few for a GPU, of which each thread is slow ({FEWEST} or more are served)"
+        return f"{runs} runs are too few to fill a GPU ({FEWEST} or more are served)"
     try:
         foreign = [threads.why_not(step) for step in _traced(jax.tree.structure(agent), env, LEAST_BINS)]
     except Unsupported as error:
@@ -130,9 +167,17 @@ class Runs:
         env: the environment.
         limits: episodes, episodes per bin, steps per episode, steps.
         device: where (None: the first GPU).
+        way: as `way_for` says (None: what it says).
     """
 
-    def __init__(self, agents: Agent, env: Environment, limits: Sequence[int], device: Any = None):
+    def __init__(
+        self,
+        agents: Agent,
+        env: Environment,
+        limits: Sequence[int],
+        device: Any = None,
+        way: dict[str, Any] | None = None,
+    ):
         from recollect.engines.compiler import cuda_driver
         from recollect.engines.compiler.grid import Grid
 
@@ -143,10 +188,12 @@ class Runs:
         self._bins = limits[0] // limits[1]
         tree, rows = jax.tree.structure(agents), rows_for(self._bins)
         device = device or cuda_driver.device()
-        crowded = len(numbers[0]) > FULL * device.processors
-        self._start, self._step, self._collect = _programs(tree, env, rows, tuple(same), device, crowded)
+        if way is None:
+            way = way_for(len(numbers[0]), device.processors, _agent_bytes(tree, env, rows))
+        options = tuple(sorted(way.items()))
+        self._start, self._step, self._collect = _programs(tree, env, rows, tuple(same), device, options)
         self.layout = self._step.state
-        self._grid = Grid(device, self.layout, len(numbers[0]))
+        self._grid = Grid(device, self.layout, len(numbers[0]), way["teams"])
         for program in (self._step, self._collect):
             self._grid.give(program, [*self._given, *self._limits])
         like = jax.tree.unflatten(self.layout.tree, list(range(len(self.layout.shapes))))

@@ -36,6 +36,11 @@ WHOLE = (RECOMMENDED, (GENERAL, TMaze(length=4)))
 LIMITS = (10**6, 10**5, 40, 10**6)
 
 
+@pytest.fixture(autouse=True)
+def _one_run_per_thread(monkeypatch):
+    monkeypatch.setattr(compiled_gpu, "way_for", lambda *_: {"teams": False})
+
+
 def _in_threads(step, tree, inputs, steps, shared=None):
     device = StandIn()
     program = GridProgram(device, step, shared or (True,) * len(inputs))

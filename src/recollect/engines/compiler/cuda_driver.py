@@ -19,7 +19,7 @@ THREADS = 32
 """Threads that are scheduled together; the fewer, the better the last of them are spread."""
 
 MAJOR, MINOR, PROCESSORS = 75, 76, 16  # CUdevice_attribute
-REGISTERS, LOCAL_BYTES = 4, 3  # CUfunction_attribute
+REGISTERS, LOCAL_BYTES, CHIP_BYTES, CHIP_SHARE = 4, 3, 8, 9  # CUfunction_attribute
 MAX_REGISTERS, INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE, LEVEL, VERBOSE = 0, 3, 4, 5, 6, 7, 12  # CUjit_option
 PTX = 1  # CUjitInputType
 
@@ -167,6 +167,7 @@ class GpuProgram:
         code = self._translated({LEVEL: 4 if often else 1} | ({} if registers is None else {MAX_REGISTERS: registers}))
         _call("cuModuleLoadData", ctypes.byref(self._module), code)
         self._functions = {r.name: self._function(r.name) for r in routines}
+        self._roomy: set[str] = set()  # functions that were told how much of the chip they need
 
     def _translated(self, options: dict[int, int]) -> bytes:
         version = ctypes.c_int()
@@ -183,13 +184,17 @@ class GpuProgram:
         _call("cuModuleGetFunction", ctypes.byref(handle), self._module, name.encode())
         return handle
 
-    def launch(self, name: str, threads: int, arguments: Sequence[int]) -> None:
-        """Start ``threads`` threads or a few more; does not wait for them."""
+    def launch(self, name: str, threads: int, arguments: Sequence[int], chip: int = 0) -> None:
+        """Start ``threads`` threads or a few more, with ``chip`` bytes on the chip for each; does not wait for them."""
         self._gpu.here()
+        if chip and name not in self._roomy:
+            _call("cuFuncSetAttribute", self._functions[name], CHIP_BYTES, chip * THREADS)
+            _call("cuFuncSetAttribute", self._functions[name], CHIP_SHARE, 100)
+            self._roomy.add(name)
         values = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
         table = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values))
         blocks = -(-threads // THREADS)
-        _call("cuLaunchKernel", self._functions[name], blocks, 1, 1, THREADS, 1, 1, 0, None, table, None)
+        _call("cuLaunchKernel", self._functions[name], blocks, 1, 1, THREADS, 1, 1, chip * THREADS, None, table, None)
 
     def uses(self, name: str) -> dict[str, int]:
         """Registers of a thread, and bytes of its own memory."""

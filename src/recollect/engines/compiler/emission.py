@@ -12,13 +12,20 @@ from recollect.engines.compiler.writer import Writer
 
 
 def emit_graph(
-    kernels: Kernels, graph: Graph, leaves: Sequence[Node], outs: Sequence[Node], targets: Sequence[Buffer | None]
+    kernels: Kernels,
+    graph: Graph,
+    leaves: Sequence[Node],
+    outs: Sequence[Node],
+    targets: Sequence[Buffer | None],
+    swapped: Sequence[bool] = (),
 ) -> None:
     """Emit the computation of ``outs`` into ``targets`` (None: not wanted) from leaves whose buffers are known.
 
-    ``outs`` are as `plan.contract` gives them.
+    ``outs`` are as `plan.contract` gives them; ``swapped``: which of the first ones have a buffer of their own beside
+    that of the leaf which they take the place of.
     """
     w = kernels.w
+    places = {target: k for k, target in enumerate(targets[: len(swapped)]) if target is not None and swapped[k]}
     wanted = [(o, t) for o, t in zip(outs, targets, strict=True) if t is not None]
     arrays: dict[int, tuple[Node, Buffer]] = {}
     scalars: list[tuple[Node, Buffer]] = []
@@ -32,7 +39,13 @@ def emit_graph(
     for leaf in leaves:
         if leaf.shape == ():
             kernels.scalars[leaf.id] = w.load(kernels.buffers[leaf.id], affine.ZERO)
-    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes)
+    plan = Plan([n for n, _ in arrays.values()] + [n for n, _ in scalars], w.lanes, w.strided)
+    over = {i: (places[t], leaves[places[t]]) for i, (_, t) in arrays.items() if t in places}
+    for i, saved in w.arrange(plan, over).items():
+        leaf = over[i][1]
+        if saved:
+            kernels.saved[plan.repairs[i].id] = (leaf, arrays[i][1])
+        arrays[i] = (arrays[i][0], kernels.buffers[leaf.id])
     kernels.run(plan, {i: target for i, (_, target) in arrays.items()})
     for value, target in [(kernels.e.at(n, ()), target) for n, target in scalars]:
         w.store(target, affine.ZERO, value)
@@ -87,7 +100,7 @@ def emit_body(
         same = Buffer(f"%s{k}", leaf.dtype, many)
         targets.append(None if new is leaf else argument(f"%t{k}", leaf) if swap else same)
     targets += [argument(f"%o{k}", n) for k, n in enumerate(outputs)]
-    emit_graph(kernels, graph, [*state, *inputs], outs, targets)
+    emit_graph(kernels, graph, [*state, *inputs], outs, targets, swapped)
     names += [name for name, _ in kernels.scratch]
     return Body(w, names, tuple(swapped), kernels.scratch)
 

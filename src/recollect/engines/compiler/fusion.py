@@ -1,7 +1,7 @@
 """What passes from loop to loop through memory: as few arrays as a plan allows."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recollect.engines.compiler.graph import OPAQUE, STORED_OPS, VIEWS, Node
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 FEW_TERMS = 4
 """A sum along an axis of at most so many elements is written out, and an array of so many layers may be."""
+
+ONE_BY_ONE = 3
+"""In a team of threads, an array that is read in order is stored first if an element costs more instructions."""
 
 
 @dataclasses.dataclass
@@ -47,6 +50,18 @@ def layered(order: Sequence[Node], users: Mapping[int, list[Node]]) -> set[int]:
         if plain and any(u.id in found or is_layer(u) for u in users[n.id]):
             found.add(n.id)
     return found
+
+
+def read_in_order(plan: "Plan") -> Iterator[Node]:
+    """Dear arrays that would be computed one element after the other, where a scalar is made of them in order."""
+    for n in plan.order:
+        alone = n.op == "reduce" and n.size == 1 and not n.params[2] and not plan.is_total(n)
+        if alone or n.op in ("cumulative", "arg"):
+            for i in n.ins:
+                while i.op in VIEWS:
+                    i = i.ins[0]
+                if i.size > 1 and i.op not in ("const", "leaf") and plan.cost[i.id] > ONE_BY_ONE:
+                    yield i
 
 
 def narrow(plan: "Plan") -> bool:

@@ -1,4 +1,4 @@
-"""Many runs of compiled steps, one per thread: their states in a GPU's memory, and the programs that move them.
+"""Many runs of compiled steps: their states in a GPU's memory, and the programs that move them.
 
 The device is one of `cuda_driver`, or anything else with its methods.
 """
@@ -13,11 +13,14 @@ import numpy as np
 from recollect.engines.compiler.graph import DTYPES
 from recollect.engines.compiler.program import Layout, Step
 from recollect.engines.compiler.ptx import STEP, Routine
+from recollect.engines.compiler.team_kernel import ROOM, emit_team
+from recollect.engines.compiler.teams import OFTEN as TOGETHER
 from recollect.engines.compiler.threads import BLOCK, OFTEN, ONCE, Kernel, Offsets, emit_thread
 from recollect.engines.compiler.values import BYTES
 
-COPY = "ppiiii"
-"""Arguments of the copying routines: arena, rows; runs, elements of a run, bytes of a block, offset of the array."""
+COPY = "ppiiiii"
+"""Arguments of the copying routines: arena, rows; runs, elements of a run, runs and bytes of a block, offset of the
+array."""
 
 
 def _copying(name: str, width: int, out: bool) -> Routine:
@@ -26,7 +29,7 @@ def _copying(name: str, width: int, out: bool) -> Routine:
     source, to = ("%inside", "%row") if out else ("%row", "%inside")
     text = f"""
 define internal void @{name}_thread(i64 %thread, ptr noalias %arena, ptr noalias %rows, i64 %runs, i64 %size,
-    i64 %bytes, i64 %offset) #0 {{
+    i64 %side, i64 %bytes, i64 %offset) #0 {{
 entry:
   %all = mul i64 %runs, %size
   %in = icmp ult i64 %thread, %all
@@ -34,12 +37,12 @@ entry:
 copy:
   %run = udiv i64 %thread, %size
   %element = urem i64 %thread, %size
-  %block = udiv i64 %run, {BLOCK}
-  %lane = urem i64 %run, {BLOCK}
+  %block = udiv i64 %run, %side
+  %lane = urem i64 %run, %side
   %start = mul i64 %block, %bytes
   %at = add i64 %start, %offset
   %array = getelementptr i8, ptr %arena, i64 %at
-  %line = mul i64 %element, {BLOCK}
+  %line = mul i64 %element, %side
   %place = add i64 %line, %lane
   %inside = getelementptr {t}, ptr %array, i64 %place
   %row = getelementptr {t}, ptr %rows, i64 %thread
@@ -57,14 +60,15 @@ COPIES = tuple(_copying(f"{way}{width}", width, way == "out") for way in ("in", 
 
 
 class GridProgram:
-    """A step on a device, one run per thread; knows no memory but that of its inputs.
+    """A step on a device; knows no memory but that of its inputs.
 
     Args:
         device: where.
         step: what to compile; its state, and no outputs.
         shared: for each leaf of the inputs, whether all runs have one value of it.
         often: whether it is run so often that speed is worth a longer time to compile.
-        written_out: as `threads.emit_thread` has it.
+        teams: whether a run is the work of a team of threads, not of one.
+        written_out, room: as `threads.emit_thread` and `team_kernel.emit_team` have them.
         options: as the device's ``program`` takes them.
     """
 
@@ -74,11 +78,17 @@ class GridProgram:
         step: Step,
         shared: Sequence[bool],
         often: bool = True,
+        teams: bool = False,
         written_out: tuple[int, int] | None = None,
+        room: int = ROOM,
         **options: Any,
     ):
         self.device, self.state, self.inputs, self.shared = device, step.state, step.inputs, list(shared)
-        self.kernel: Kernel = emit_thread(step, shared, written_out=written_out or (OFTEN if often else ONCE))
+        usual = (OFTEN if often else ONCE) if not teams else (TOGETHER if often else ONCE)
+        if teams:
+            self.kernel: Kernel = emit_team(step, shared, written_out=written_out or usual, room=room)
+        else:
+            self.kernel = emit_thread(step, shared, written_out=written_out or usual)
         routine = Routine("run", self.kernel.text, STEP)
         self.loaded = device.program([routine], often=often, **options)
 
@@ -90,12 +100,14 @@ class Grid:
         device: where.
         layout: of one run's state.
         runs: how many.
+        teams: whether they are lived by teams of threads, and not by one each.
     """
 
-    def __init__(self, device: Any, layout: Layout, runs: int):
+    def __init__(self, device: Any, layout: Layout, runs: int, teams: bool = False):
         self.device, self.layout, self.runs = device, layout, runs
-        self.blocks = -(-runs // BLOCK)
-        self.offsets = Offsets(layout.shapes, layout.kinds)
+        self.side = 1 if teams else BLOCK
+        self.blocks = -(-runs // self.side)
+        self.offsets = Offsets(layout.shapes, layout.kinds, self.side)
         self._copies = device.program(COPIES, often=False)
         self._held: list[int] = []
         weakref.finalize(self, _release, device, self._held)
@@ -115,7 +127,7 @@ class Grid:
         try:
             if way == "in":
                 self.device.write(stage, rows)
-            arguments = (arena, stage, self.runs, size, block, offset)
+            arguments = (arena, stage, self.runs, size, self.side, block, offset)
             self._copies.launch(f"{way}{BYTES[kind]}", self.runs * size, arguments)
             if way == "out":
                 self.device.read(stage, rows)
@@ -146,6 +158,8 @@ class Grid:
         """Set the leaves of a program's inputs: shared ones alone, others with an axis over runs."""
         if program.state.shapes != self.layout.shapes or program.state.kinds != self.layout.kinds:
             raise ValueError("the program is of another state than the grid's")
+        if program.kernel.block != self.side:
+            raise ValueError("the program and the grid are not both for teams")
         kinds, shared = program.inputs.kinds, program.shared
         words = [
             np.ascontiguousarray(x, DTYPES[k]).reshape(-1).astype(np.uint8 if k == "b" else DTYPES[k])
@@ -154,7 +168,7 @@ class Grid:
         ]
         numbers = b"".join(w.tobytes().ljust(-(-w.nbytes // 4) * 4, b"\0") for w in words)
         apart = [k for k, one in enumerate(shared) if not one]
-        offsets = Offsets([program.inputs.shapes[k] for k in apart], [kinds[k] for k in apart])
+        offsets = Offsets([program.inputs.shapes[k] for k in apart], [kinds[k] for k in apart], self.side)
         if id(program) not in self._inputs:
             places = (self._allocate(size) for size in (self.blocks * offsets.bytes, len(numbers)))
             scratch = self._allocate(self.blocks * program.kernel.scratch)
@@ -168,7 +182,8 @@ class Grid:
     def advance(self, program: GridProgram, steps: int = 1) -> None:
         """Take every run so many steps further with the inputs that were given; does not wait."""
         _, given, shared, scratch = self._inputs[id(program)]
-        program.loaded.launch("run", self.blocks * BLOCK, (self.arena, given, shared, scratch, self.runs, steps))
+        kernel, arguments = program.kernel, (self.arena, given, shared, scratch, self.runs, steps)
+        program.loaded.launch("run", self.blocks * self.side * kernel.team, arguments, kernel.chip // kernel.team)
 
 
 def _release(device: Any, held: list[int]) -> None:

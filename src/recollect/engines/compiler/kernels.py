@@ -61,7 +61,8 @@ class Kernels(Control):
         groups = self.merged(space, trace, anew)
         sizes = [math.prod(space[d] for d in g) for g in groups]
         single = w.lanes == 1
-        vector = single and sizes[-1] >= 4
+        axis = len(sizes) - 1 if partial else self.along(sizes)
+        vector = single and sizes[axis] >= w.least
         apart = []  # sums whose order needs another loop, after this one: they may read what it stores
         if partial and not (vector and (len(sizes) == 1 or sizes[-1] % PARTS == 0 or anew)):
             apart = partial
@@ -89,20 +90,23 @@ class Kernels(Control):
                         new = w.choose(Value(w.scope.mask, "b", True), new, old)
                     w.put(slot, w.widen(new) if old.wide else new)
             for n, place, value in values:
+                if n.id in self.saved:
+                    leaf, aside = self.saved[n.id]
+                    w.later(aside, affine.linear(n.shape, place), self.e.at(leaf, place))
                 w.later(buffers[n.id], affine.linear(n.shape, place), value)
 
         cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
         if not maps and not totals:
             pass
         elif vector:
-            self.vector_loops(sizes, body)
+            self.vector_loops(sizes, body, axis, cost, rows=bool(partial))
         else:
             self.loops(sizes, body, cost)
         self.buffers.update(buffers)
         for n in totals:
             result = w.get(slots[n.id][0], n.dtype, vector or not single)
             if vector:
-                result = w.fold(result, lambda a, b, n=n: self.f.combine(n.params[0], a, b))
+                result = w.fold(result, lambda a, b, n=n: self.f.combine(n.params[0], a, b), n.params[0])
             self.scalars[n.id] = result
         for n in apart:
             self.scalars[n.id] = self.reduce_at(n, ())
@@ -137,6 +141,9 @@ class Kernels(Control):
                     return w.do("and", p, rest)
             return None
 
+        if likely.id in self.saved:
+            leaf, aside = self.saved[likely.id]
+            self.buffers[leaf.id] = aside
         usual = right(o)
         assert usual is not None
         wrong = w.new(f"xor i1 {w.all(usual)}, true")
@@ -146,8 +153,8 @@ class Kernels(Control):
             w.store(buffer, affine.linear(o.shape, at), self.e.compute(o, at))
 
         with w.branch(wrong):
-            if w.lanes == 1 and o.shape[-1] >= 4:
-                self.vector_loops(o.shape, body)
+            if w.lanes == 1 and o.shape[self.along(o.shape)] >= w.least:
+                self.vector_loops(o.shape, body, self.along(o.shape))
             else:
                 self.loops(o.shape, body, 20)
         self.buffers[o.id] = buffer

@@ -26,8 +26,8 @@ class Lines(Reductions):
                 to = tuple(affine.add(v, affine.number(shift)) if d == axis else v for d, v in enumerate(at))
                 w.store(buffer, affine.linear(n.shape, to), self.e.at(part, at))
 
-            if w.lanes == 1 and part.shape[-1] >= 4:
-                self.vector_loops(part.shape, body)
+            if w.lanes == 1 and part.shape[self.along(part.shape)] >= w.least:
+                self.vector_loops(part.shape, body, self.along(part.shape))
             elif math.prod(part.shape):
                 self.loops(part.shape, body, self.plan.cost.get(part.id, 1.0) + 1)
             offset += part.shape[axis]

@@ -12,7 +12,7 @@ from recollect.engines.compiler.plan import (
     Plan,
     same_places,
 )
-from recollect.engines.compiler.values import VECTOR, Buffer, Value, ramp_mask
+from recollect.engines.compiler.values import VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
 
@@ -28,6 +28,7 @@ class Nests:
         self.f = self.e.f
         self.scratch: list[tuple[str, int]] = []  # pointer and bytes of arrays outside the stack
         self.several: dict[int, list[Buffer]] = {}  # the results of a sort or a loop
+        self.saved: dict[int, tuple[Node, Buffer]] = {}  # written over a leaf, whose old values are put aside there
         self.going: Value | None = None  # in a loop that not all lanes are in: those that are
         self.plan: Plan
 
@@ -116,23 +117,72 @@ class Nests:
             at[carrier] = v
         return tuple(at)
 
+    def along(self, sizes: Sequence[int]) -> int:
+        """The axis that vectors lie along: the last, or where that is all the same the one with the fewest of them."""
+        if not self.w.strided:
+            return len(sizes) - 1
+        total = math.prod(sizes)
+        return min(reversed(range(len(sizes))), key=lambda d: total // max(1, sizes[d]) * -(-sizes[d] // VECTOR))
+
     def vector_loops(
-        self, sizes: Sequence[int], body: Callable[[list[Index]], None], outer: list[Index] | None = None
+        self,
+        sizes: Sequence[int],
+        body: Callable[[list[Index]], None],
+        along: int | None = None,
+        cost: float = 8,
+        rows: bool = False,
     ) -> None:
-        """Loops over all but the last size, and vectors along it, the last of them masked."""
-        w, variables = self.w, list(outer or [])
-        if len(variables) < len(sizes) - 1:
-            with w.loop(sizes[len(variables)]) as i:
-                self.vector_loops(sizes, body, [*variables, i])
+        """Loops over all sizes but one, and vectors along it, the last of them masked.
+
+        ``along``: None for the last. ``rows``: whether sums are taken, so that one row must come after the other.
+        """
+        axis = len(sizes) - 1 if along is None else along
+        if self.w.strided and not (rows and len(sizes) > 1 and sizes[axis] > VECTOR):
+            self._vectors_first(sizes, axis, body, cost)
+        else:
+            self._vectors_last(sizes, axis, body, {})
+
+    def _vectors_last(self, sizes: Sequence[int], axis: int, body: Callable, done: dict[int, Index]) -> None:
+        w = self.w
+        rest = next((d for d in range(len(sizes)) if d != axis and d not in done), None)
+        if rest is not None:
+            with w.loop(sizes[rest]) as i:
+                self._vectors_last(sizes, axis, body, {**done, rest: i})
             return
-        count = sizes[-1]
+        count = sizes[axis]
         whole = count - count % VECTOR
+
+        def one(at: Index) -> None:
+            body([{**done, axis: at}[d] for d in range(len(sizes))])
+            w.settle()
+
         if whole:
             with w.loop(whole, VECTOR, vector=True) as i:
-                body([*variables, i])
+                one(i)
         if count % VECTOR:
-            with w.loop(1, vector=True, mask=ramp_mask(VECTOR, count % VECTOR)) as i:
-                body([*variables, affine.add(i, affine.number(whole))])
+            with w.loop(1, vector=True, mask=w.ramp(count % VECTOR)) as i:
+                one(affine.add(i, affine.number(whole)))
+
+    def _vectors_first(self, sizes: Sequence[int], axis: int, body: Callable, cost: float) -> None:
+        """The other loops inside, a few turns at once: what only depends on the place in the vector is loaded once."""
+        w, count, rest = self.w, sizes[axis], [s for d, s in enumerate(sizes) if d != axis]
+        whole = count - count % VECTOR
+
+        def all_of(at: Index) -> None:
+            self.loops(rest or [1], lambda v: body([*v[:axis], at, *v[axis:]] if rest else [at]), cost)
+
+        limit, most = w.written_out
+        several = range(min(most, whole // VECTOR), 0, -1) if not rest else (1,)
+        chunk = next((c for c in several if whole // VECTOR % c == 0 and c * cost <= limit), 1)
+        if whole:
+            with w.loop(whole, VECTOR * chunk, vector=True) as i:
+                for c in range(chunk):
+                    at = affine.add(i, affine.number(c * VECTOR))
+                    body([at]) if chunk > 1 else all_of(at)
+                w.settle()
+        if count % VECTOR:
+            with w.loop(1, vector=True, mask=w.ramp(count % VECTOR)) as i:
+                all_of(affine.add(i, affine.number(whole)))
 
     def loops(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
         """Loops over all sizes; small inner ones are written out."""
@@ -176,14 +226,14 @@ class Nests:
         body = lambda v: self.w.store(buffer, affine.linear(n.shape, v), self.e.at(n, tuple(v)))  # noqa: E731
         if n.shape == ():
             self.w.store(buffer, affine.ZERO, self.e.at(n, ()))
-        elif self.w.lanes == 1 and n.shape[-1] >= 4:
-            self.vector_loops(n.shape, body)
+        elif self.w.lanes == 1 and n.shape[self.along(n.shape)] >= self.w.least:
+            self.vector_loops(n.shape, body, self.along(n.shape))
         elif n.size:
             self.loops(n.shape, body, self.plan.cost.get(n.id, 1.0) + 1)
 
     def _copy(self, start: Buffer, end: Buffer, size: int) -> None:
         body = lambda v: self.w.store(end, v[0], self.w.load(start, v[0]))  # noqa: E731
-        if self.w.lanes == 1 and size >= 4:
+        if self.w.lanes == 1 and size >= self.w.least:
             self.vector_loops([size], body)
         elif size:
             self.loops([size], body, 2)

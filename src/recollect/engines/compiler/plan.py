@@ -246,10 +246,11 @@ class Plan:
     Args:
         outs: output nodes; arrays among them are stored.
         lanes: runs in vector lanes, or 1.
+        spread: whether a vector's elements are those of several threads, which all do what is not in a vector.
     """
 
-    def __init__(self, outs: Sequence[Node], lanes: int):
-        self.outs, self.lanes = list(outs), lanes
+    def __init__(self, outs: Sequence[Node], lanes: int, spread: bool = False):
+        self.outs, self.lanes, self.spread = list(outs), lanes, spread
         self.order = reachable(outs)
         self.rank = {n.id: k for k, n in enumerate(self.order)}
         self.users: dict[int, list[Node]] = {n.id: [] for n in self.order}
@@ -307,6 +308,8 @@ class Plan:
                 again = (times - 1) * self.cost[n.id] if times > 1.001 else 0.0
                 heavy = COST.get(n.op, 1) >= 5 or n.op in ("reduce", "gather", "dynamic_slice")
                 self.stored[n.id] = bool(again > (0 if heavy else RECOMPUTE))
+            for n in fusion.read_in_order(self) if self.spread else ():
+                self.stored[n.id] |= not fixed[n.id]
 
     def _evaluations(self) -> dict[int, float]:
         """How many elements of each node are computed, if what is stored is computed once."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 NAME = re.compile(r"%[A-Za-z_][A-Za-z0-9_]*")
-STORE = re.compile(r"  store \w+ \S+, ptr (%\w+), align \d+")
+STORE = re.compile(r"  store \w+ \S+, ptr (%\w+), align \d+(?: ;.*)?")
 ADDRESS = re.compile(r"  (%\w+) = getelementptr inbounds \w+, ptr (%\w+), i64 (\S+)")
 START = re.compile(r"([lw])(\d+):")
 

@@ -148,6 +148,8 @@ class OnHost:
             for r in routines
         }
 
-    def launch(self, name: str, threads: int, arguments: Sequence[int]) -> None:
+    def launch(self, name: str, threads: int, arguments: Sequence[int], chip: int = 0) -> None:
         """Run ``threads`` threads."""
+        if chip:
+            raise ValueError("a team's threads do not run one after the other")
         self._calls[name](threads, *arguments)

@@ -9,7 +9,7 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import PARTS, Node, node, starts_anew
 from recollect.engines.compiler.nests import Nests
-from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value, ramp_mask
+from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
 IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
@@ -138,7 +138,7 @@ class Reductions(Nests):
                     new = w.choose(Value(w.scope.mask, "b", True), new, old)
                 w.put(slot, new)
 
-        self.vector_loops(counts, body)
+        self.vector_loops(counts, body, rows=True)
         return [w.fold(w.get(slot, n.dtype, True), lambda a, b: self.f.combine(n.params[0], a, b)) for slot in slots]
 
     def _in_parts_slowly(self, n: Node, at: Place) -> Value:
@@ -187,7 +187,7 @@ class Reductions(Nests):
         counts = [math.prod(n.shape[d] for d in g) for g in groups]
         names = [f"%axis{k}" for k in range(len(counts))]
         found = trace(self.spread(n.shape, groups, [affine.variable(v) for v in names]))
-        along = None if partial else self._best_axis(counts, names, found)
+        along = None if partial and not self._side_by_side(n) else self._best_axis(counts, names, found)
         if along is None and not partial and (turned := self._turned(n)) is not None:
             self.targets = {**self.targets, turned.id: buffer}
             self.reduction(turned)
@@ -196,6 +196,12 @@ class Reductions(Nests):
         last = len(counts) - 1 if along is None else along
         self._reduce_in_blocks(n, buffer, groups, counts, last, along is not None)
         self.buffers[n.id] = buffer
+
+    def _side_by_side(self, n: Node) -> bool:
+        """Whether several sums in parts are better taken one per element of a vector than each along one."""
+        terms = math.prod(self._reduced(n))
+        turns = -(-terms // PARTS)
+        return self.w.strided and -(-n.size // VECTOR) * (3 * terms + PARTS) < n.size * (2 * turns + 10)
 
     def _reduce_in_blocks(
         self, n: Node, buffer: Buffer, groups: list, counts: list[int], last: int, vectors: bool
@@ -265,7 +271,7 @@ class Reductions(Nests):
             with w.loop(1, vector=vectors) as i:
                 body([affine.add(i, affine.number(k * unit)) for k in range(many, number)])
         if tail := count - number * unit:
-            with w.loop(1, vector=True, mask=ramp_mask(VECTOR, tail)) as i:
+            with w.loop(1, vector=True, mask=w.ramp(tail)) as i:
                 body([affine.add(i, affine.number(number * unit))])
 
     def _shares_rows(self, n: Node, groups: list, counts: list[int], order: list[int], last: int) -> bool:
@@ -343,6 +349,9 @@ class Reductions(Nests):
 
     def _best_axis(self, counts: list[int], names: list[str], found: list[tuple[Index, bool]]) -> int | None:
         """The axis along which most reads are of neighbours, or None if none is worth a vector."""
+        if self.w.strided:
+            axis = self.along(counts)
+            return axis if counts[axis] > 1 else None
         best, score = None, 0
         for k, (count, name) in enumerate(zip(counts, names, strict=True)):
             steps = [

@@ -7,6 +7,7 @@ the processor that this runs on, where the threads come one after the other.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import pool
@@ -133,17 +134,20 @@ def why_not(step: Step) -> str | None:
 
 
 class Offsets:
-    """Where the arrays of a block's runs begin, in bytes from the start of the block, and how many there are in all."""
+    """Where the arrays of a block's runs begin, in bytes from the start of the block, and how many there are in all.
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]], kinds: Sequence[str]):
+    ``block``: how many runs lie side by side.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], kinds: Sequence[str], block: int = BLOCK):
         self.starts, at = [], 0
         for shape, kind in zip(shapes, kinds, strict=True):
+            size = BYTES[kind] * block * math.prod(shape)
+            line = 4 * block if block > 1 else 64 if size >= 64 else 4
+            at = -(-at // line) * line
             self.starts.append(at)
-            size = BYTES[kind] * BLOCK
-            for s in shape:
-                size *= s
-            at += -(-size // 128) * 128
-        self.bytes = max(at, 128)
+            at += size
+        self.bytes = max(-(-at // 128) * 128, 128)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +162,9 @@ class Kernel:
     text: str
     scratch: int  # bytes per block
     own: int  # bytes that a thread has for itself
+    team: int = 1  # threads per run
+    block: int = BLOCK  # runs that lie side by side in memory
+    chip: int = 0  # bytes on the chip per run
 
 
 def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int] = OFTEN) -> Kernel:

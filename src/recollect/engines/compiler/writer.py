@@ -15,7 +15,18 @@ from typing import Any
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
-from recollect.engines.compiler.values import BYTES, SMALL, STORED, TYPES, VECTOR, Buffer, Scope, Value, literal
+from recollect.engines.compiler.values import (
+    BYTES,
+    SMALL,
+    STORED,
+    TYPES,
+    VECTOR,
+    Buffer,
+    Scope,
+    Value,
+    literal,
+    ramp_mask,
+)
 
 WRITTEN_OUT = {"lanes": (30, 4), "single": (8, 8)}
 """Of a loop's body that is written out several times rather than looped over: instructions, and turns at most."""
@@ -28,6 +39,8 @@ class Writer:
         self.lanes = lanes
         self.alone = lanes == 1  # whether a branch or a loop is taken by one run, not by all of a vector
         self.late = False  # whether sums and tests are as threads of a GPU gain from
+        self.strided = False  # whether a vector's elements may lie apart in memory at no cost
+        self.least = 4  # elements from which on a vector is worth it
         self.written_out = WRITTEN_OUT["lanes" if lanes > 1 else "single"]
         self.width = lanes if lanes > 1 else VECTOR
         self.scopes: list[Scope] = [Scope(0)]
@@ -125,6 +138,10 @@ class Writer:
         self.scopes.pop()
         outer.lines += [f"  br i1 {condition}, label %t{k}, label %j{k}", f"t{k}:"]
         outer.lines += [*inner.lines, f"  br label %j{k}", f"j{k}:"]
+
+    def ramp(self, count: int) -> str:
+        """The mask of a vector's first ``count`` elements."""
+        return ramp_mask(self.width, count)
 
     def slot(self, kind: str, wide: bool) -> str:
         """Memory for one value that a loop changes; LLVM turns it into a register."""
@@ -268,6 +285,15 @@ class Writer:
     def align(self, buffer: Buffer) -> int:
         """What the address of an element (of its lanes) is a multiple of, in bytes."""
         return min(64, 4 * self.lanes) if buffer.lanes and buffer.kind != "b" else BYTES[buffer.kind]
+
+    def arrange(self, plan: Any, over: dict[int, tuple[int, Node]]) -> dict[int, bool]:
+        """Arrays of the state that are written over rather than into a second buffer, by the number of the output.
+
+        ``over``: for each output the number of the array that it takes the place of, and its leaf. The result says
+        whether the old values are put aside in the second buffer, for a guard that may still choose them.
+        """
+        del plan, over
+        return {}
 
     def table(self, node: Node) -> Buffer:
         """A constant array."""
@@ -448,8 +474,9 @@ class Writer:
         self.declared.add(f"declare i32 {name}({t})")
         return Value(self.new(f"call i32 {name}({t} {value.text})"), "i", False)
 
-    def fold(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
-        """The elements of a vector combined as a tree: halves together until one is left."""
+    def fold(self, value: Value, combine: Callable[[Value, Value], Value], how: str = "") -> Value:
+        """The elements of a vector combined as a tree: halves together until one is left; ``how``: the reduction."""
+        del how
         width = self.width
         t = self.type(value.kind, True)
         half = width // 2
