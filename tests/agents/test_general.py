@@ -195,6 +195,19 @@ def test_unknown_options_are_named():
         named.make("general", **{"memories.law": "fifo"})
 
 
+def test_a_part_of_ones_own_need_not_be_a_dataclass():
+    class Still:
+        def init(self, params):
+            return ()
+
+        def update(self, direction, traces, errors, state):
+            return jax.tree.map(jnp.zeros_like, direction), state
+
+    assert isinstance(named.make("general", actor_optimizer=Still()).actor_optimizer, Still)
+    with pytest.raises(ValueError, match=r"part with options of its own, actor_optimizer\.rate"):
+        named.make("general", actor_optimizer=0.1)
+
+
 def test_a_part_of_ones_own_is_refused_by_name_when_it_is_to_be_made_again():
     described = named.describe(dataclasses.replace(SMALL, network=Line()))
     with pytest.raises(named.FileError, match="'Line' is no part of this library's agents"):

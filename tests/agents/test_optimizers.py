@@ -89,7 +89,17 @@ def test_optax_goes_along_the_direction():
 
 
 @pytest.mark.parametrize(
-    "options", [{"rate": -1.0}, {"overshoot": -0.1}, {"decay": 1.5}, {"epsilon": 0.0}, {"floor": 1.1}]
+    "options",
+    [
+        {"rate": -1.0},
+        {"overshoot": -0.1},
+        {"decay": 1.5},
+        {"decay": 1.0},
+        {"decay": 1 - 1e-9},
+        {"epsilon": 0.0},
+        {"epsilon": 1e-40},
+        {"floor": 1.1},
+    ],
 )
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):

@@ -11,9 +11,11 @@ from recollect.agents.general import GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
 from recollect.agents.reopening import ENOUGH, MARGIN, Reached, Reopening
 from recollect.agents.trace_units import TraceUnits
+from recollect.engines.host import REWARD, TERMINATED, Host, blank_rows
 from recollect.envs.base import TimeStep
 
 DEFAULT = Reopening()
+SMALL = GeneralActorCritic(memory_size=2, units=TraceUnits(units=2), network=NormedNetwork((4,)))
 observe = jax.jit(DEFAULT.observe)
 openness = jax.jit(DEFAULT.openness)
 
@@ -39,6 +41,26 @@ def test_nothing_is_open_before_anything_was_gained():
     assert float(openness(after([-500] * 30), jnp.float32(-500.0))) == 0.0
 
 
+def test_a_gain_of_next_to_nothing_is_none():
+    assert float(openness(after([499.0, 500.0]), jnp.float32(499.0))) == 0.0
+    assert float(openness(after([400.0, 500.0]), jnp.float32(400.0))) > 0.0
+
+
+def test_copies_that_share_an_agent_count_their_own_episodes():
+    """Every episode returns the same, and they end at different steps: nothing was gained, so nothing was lost."""
+    host = Host(SMALL, 2, 2, copies=4, shared=True)
+    packed, _ = host.begin(host.start(np.uint32(0)), np.zeros((4, 2), np.float32))
+    rows = blank_rows(4, 2)
+    for t in range(200):
+        over = (t + 2 * np.arange(4)) % 8 == 7
+        rows[:, 4 + REWARD], rows[:, 4 + TERMINATED] = np.where(over, -200.0, 0.0), over
+        packed, _, _ = host.step(packed, rows)
+    state = host.unpack(packed).agent
+    np.testing.assert_array_equal(state.tried.usual, -200.0)
+    assert np.all(np.asarray(jax.vmap(DEFAULT.openness)(state.reached, state.tried.usual)) == 0.0)
+    assert all((np.asarray(x) == np.asarray(x)[:1]).all() for x in jax.tree.leaves(state.params))
+
+
 def test_the_first_few_episodes_say_nothing():
     assert after([3.0, -8.0], episodes=ENOUGH - 1) == DEFAULT.init()
 
@@ -58,7 +80,6 @@ def test_bad_weights_are_refused(weight):
 
 def test_a_settled_policy_is_opened_where_returns_were_lost():
     """Nothing surprises: no reward, no error. Entropy rises all the same, but for a weight of 0 or nothing lost."""
-    small = GeneralActorCritic(memory_size=2, units=TraceUnits(units=2), network=NormedNetwork((4,)))
     nothing = TimeStep(jnp.ones(2), jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), bool))
 
     def entropies(agent, reached):
@@ -81,8 +102,8 @@ def test_a_settled_policy_is_opened_where_returns_were_lost():
         return float(found[0]), float(found[-1])
 
     fallen = Reached(jnp.float32(-1.0), jnp.float32(9.0), jnp.array(True))  # the mean return of late is 0
-    first, last = entropies(small, fallen)
+    first, last = entropies(SMALL, fallen)
     assert last > first + 0.1
-    for agent, reached in ((small, small.reopening.init()), (small.replace(reopening=Reopening(0.0)), fallen)):
+    for agent, reached in ((SMALL, SMALL.reopening.init()), (SMALL.replace(reopening=Reopening(0.0)), fallen)):
         first, last = entropies(agent, reached)
         assert last == pytest.approx(first, abs=1e-3)

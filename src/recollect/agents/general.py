@@ -146,7 +146,7 @@ class GeneralActorCritic(Agent):
         actions: how actions are drawn, set from the environment.
     """
 
-    learned: ClassVar[tuple[str, ...]] = ("params", "optimizers", "scales", "tried", "reached")
+    learned: ClassVar[tuple[str, ...]] = ("params", "optimizers", "scales")
 
     memory_size: int = 16
     memory: EpisodeMemory = MEMORY

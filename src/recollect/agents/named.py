@@ -84,7 +84,8 @@ def make(name: str, **options: Any) -> Agent:
             owner, part, of_part = (owner, part, of_part) if dataclasses.is_dataclass(owner) else (agent, "", option)
             of = f"{part} of {name}" if part else name
             raise ValueError(f"{of} has no option {of_part!r}; there are {', '.join(_options(owner))}")
-        if dataclasses.is_dataclass(there := getattr(owner, of_part)) and not dataclasses.is_dataclass(value):
+        plain = isinstance(value, (bool, int, float, str, list, tuple))  # not a part, be it one of the caller's own
+        if plain and dataclasses.is_dataclass(there := getattr(owner, of_part)):
             own = ", ".join(f"{option}.{name}" for name in _options(there))
             raise ValueError(f"{option}={value}: that is a part with options of its own, {own}")
         agent = agent.replace(**({part: dataclasses.replace(owner, **{of_part: value})} if dot else {option: value}))  # type: ignore[type-var]

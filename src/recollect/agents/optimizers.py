@@ -32,6 +32,12 @@ class Optimizer(Protocol):
 LONGEST = 1e5
 """Steps after which the long-run mean follows what comes rather than all that came."""
 
+LONGEST_DECAY = 1 - 2.0**-24
+"""Largest float32 below 1: mean squares that nothing moves are 0, and cannot be divided by."""
+
+LEAST_EPSILON = 1e-30
+"""Smaller numbers are taken for 0 on the way, and a step of nothing over nothing is not a number."""
+
 
 class Squares(NamedTuple):
     """Mean squares of every parameter's direction, of late and in the long run, and the number of steps."""
@@ -81,8 +87,8 @@ class BoundedRMS:
     def __post_init__(self) -> None:
         check_number("rate", self.rate, 0.0, 10.0)
         check_number("overshoot", self.overshoot, 0.0, 1e6)
-        check_number("decay", self.decay, 0.0, 1.0)
-        check_number("epsilon", self.epsilon, 0.0, 1.0, low_open=True)
+        check_number("decay", self.decay, 0.0, LONGEST_DECAY)
+        check_number("epsilon", self.epsilon, LEAST_EPSILON, 1.0)
         if self.floor is not None:
             check_number("floor", self.floor, 0.0, 1.0)
 
@@ -117,7 +123,8 @@ def reach(scale: Any, traces: Any, errors: Array) -> Array:
 def moved_by(steps: Any, state: Any) -> Array:
     """A number that is finite only if the steps and the optimizer's state after them are.
 
-    Of `BoundedRMS` the sum of the mean squares: where they are finite, so are d², thus d, z and u; p is at most 1/ε.
+    Of `BoundedRMS` the sum of the mean squares: where they are finite, so are d², thus d, z and u. p is at most 1/ε,
+    and p d no more than some thousands, as the mean squares have d² in them.
     """
     leaves = jax.tree.leaves(state.mean if isinstance(state, Squares) else (steps, state))
     floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]

@@ -18,6 +18,9 @@ MARGIN = 0.2
 ENOUGH = 10
 """Episodes before the mean return of late says anything."""
 
+SOMETHING = 0.01
+"""Share of the best return that a gain has at least: less is how returns come and go, or rounding."""
+
 
 class Reached(NamedTuple):
     """The least and the most that the mean return of late has been, and whether it has been anything."""
@@ -62,6 +65,6 @@ class Reopening:
     def openness(self, reached: Reached, usual: Array) -> Array:
         """See the class; 0 until returns have gained something."""
         gained, lost = reached.most / 2 - reached.least / 2, reached.most / 2 - usual / 2  # halves: neither overflows
-        return jnp.where(
-            gained > 0, self.weight * jnp.maximum(lost / jnp.where(gained > 0, gained, 1.0) - MARGIN, 0.0), 0.0
-        )
+        something = gained > SOMETHING / 2 * jnp.abs(reached.most)
+        share = lost / jnp.where(something, gained, 1.0)
+        return jnp.where(something, self.weight * jnp.maximum(share - MARGIN, 0.0), 0.0)

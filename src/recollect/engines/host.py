@@ -201,15 +201,20 @@ class Host:
         """[copy]: of the query at each copy's decision under way; NaN for agents that have no such thing."""
         return self._through_xla("query", packed, jnp.zeros((self.copies, 0)))[1]
 
-    # -- the state as one array of int32, whose bits are those of every leaf
+    # -- the state as one array of int32, whose bits are those of every leaf; truth values are 0 and 1
 
     def _pack(self, live: Live) -> Array:
-        return jnp.concatenate([jax.lax.bitcast_convert_type(x, jnp.int32).ravel() for x in jax.tree.leaves(live)])
+        bits = [
+            x.astype(jnp.int32) if x.dtype == bool else jax.lax.bitcast_convert_type(x, jnp.int32)
+            for x in jax.tree.leaves(live)
+        ]
+        return jnp.concatenate([x.ravel() for x in bits])
 
     def _unpack(self, packed: Array) -> Live:
         at, leaves = 0, []
         for shape, dtype, count in self._leaves:
-            leaves.append(jax.lax.bitcast_convert_type(packed[at : at + count], dtype).reshape(shape))
+            part = packed[at : at + count].reshape(shape)
+            leaves.append(part != 0 if dtype == bool else jax.lax.bitcast_convert_type(part, dtype))
             at += count
         return jax.tree.unflatten(self._tree, leaves)
 

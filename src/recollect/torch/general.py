@@ -138,7 +138,9 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         self.register_buffer("peaks", torch.from_numpy(np.log(np.asarray(AGES, np.float32))), persistent=False)
         tried = Tried(*(jnp.asarray(weights[f"tried.{name}"].numpy()) for name in Tried._fields))
         self.register_buffer("keeping", torch.tensor(float(agent.persistence.chance(tried))))
-        self.beside = {name: tensor for name, tensor in weights.items() if name.startswith(("scales.", "tried."))}
+        self.beside = {
+            name: tensor for name, tensor in weights.items() if name.startswith(("scales.", "tried.", "reached."))
+        }
         with torch.no_grad():
             for name, parameter in self.named_parameters():
                 parameter.copy_(weights[name])

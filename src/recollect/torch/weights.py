@@ -28,7 +28,8 @@ def to_torch(agent_state: Any) -> dict[str, Tensor]:
     """The parameters of any of recollect's agents as tensors by name.
 
     Those of ``GeneralActorCritic`` come with ``scales.…``, in what units it sees observations and counts returns,
-    without which its parameters mean nothing, and ``tried.…``, how episodes went by the way that chance was used.
+    without which its parameters mean nothing, ``tried.…``, how episodes went by the way that chance was used, and
+    ``reached.…``, between what returns have been.
 
     Args:
         agent_state: what ``agent.init`` and ``agent.step`` return, or ``learner.state()``.
@@ -65,7 +66,7 @@ def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _beside(agent_state: Any) -> dict[str, Any]:
     """What an agent has learned beside its parameters."""
-    return {name: getattr(agent_state, name) for name in ("scales", "tried") if hasattr(agent_state, name)}
+    return {name: getattr(agent_state, name) for name in ("scales", "tried", "reached") if hasattr(agent_state, name)}
 
 
 def _learned(agent_state: Any) -> Any:

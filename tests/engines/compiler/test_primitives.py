@@ -165,6 +165,14 @@ def test_parts_of_sums_and_sums_of_few_terms():
     compare(function, *zip(_rows((3, 40)), _rows((40, 20)), strict=True), tolerance=2e-5)
 
 
+def test_a_sum_of_few_sums_of_three_factors():
+    def function(x, y, z, weights):
+        return jnp.sum(jnp.sum(x * y * z, axis=1) * weights[:, 0])
+
+    shapes = (3, 40), (3, 40), (3, 40), (3, 1)
+    compare(function, *zip(*map(_rows, shapes), strict=True), tolerance=2e-5)
+
+
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(shapes, st.data())

@@ -261,9 +261,10 @@ class Graph:
         """Part of a reduction: what is not asked for is not reduced."""
         kept = iter(zip(*bounds, strict=True))
         each = [(0, s, 1) if d in n.params[1] else next(kept) for d, s in enumerate(n.ins[0].shape)]
-        whole = n.ins[0].ins if n.ins[0].op == "mul" else n.ins
+        product = len(n.ins) == 1 and n.ins[0].op == "mul"  # two inputs: their product is summed as it is
+        whole = n.ins[0].ins if product else n.ins
         parts = [self.slice(i, *zip(*each, strict=True)) for i in whole]
-        if n.ins[0].op == "mul":
+        if product:
             parts = [self.elementwise("mul", *parts)]
         axes = n.params[1]
         shape = [s for d, s in enumerate(parts[0].shape) if d not in axes]
