@@ -214,7 +214,7 @@ class Host:
         at, leaves = 0, []
         for shape, dtype, count in self._leaves:
             part = packed[at : at + count].reshape(shape)
-            leaves.append(part != 0 if dtype == bool else jax.lax.bitcast_convert_type(part, dtype))
+            leaves.append(part != 0 if jnp.issubdtype(dtype, jnp.bool_) else jax.lax.bitcast_convert_type(part, dtype))
             at += count
         return jax.tree.unflatten(self._tree, leaves)
 
