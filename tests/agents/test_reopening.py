@@ -54,7 +54,7 @@ def test_copies_that_share_an_agent_count_their_own_episodes():
     for t in range(200):
         over = (t + 2 * np.arange(4)) % 8 == 7
         rows[:, 4 + REWARD], rows[:, 4 + TERMINATED] = np.where(over, -200.0, 0.0), over
-        packed, _, _ = host.step(packed, rows)
+        packed, _, _ = host.step(packed, rows.copy())  # JAX may read what it was given later
     state = host.unpack(packed).agent
     np.testing.assert_array_equal(state.tried.usual, -200.0)
     assert np.all(np.asarray(jax.vmap(DEFAULT.openness)(state.reached, state.tried.usual)) == 0.0)
