@@ -38,7 +38,8 @@ class Reopening:
     .. math::
         \text{openness} = c \, \max\!\left(0, \frac{\max R - R}{\max R - \min R} - 0.2\right)
 
-    symbols: R ↔ the mean return of late, its extremes over the whole run ↔ ``Reached``; c ↔ ``weight``.
+    symbols: R ↔ the mean return of late, its extremes over the whole run ↔ ``Reached``; c ↔ ``weight``. A gain that is
+    less than a hundredth of the best return is none.
 
     Args:
         weight: openness, in units of \|δ\|, for having lost everything, nearly; 0 for none.
