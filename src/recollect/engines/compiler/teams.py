@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 from recollect.engines.compiler import affine, in_place, spacing
 from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.gpu_writer import GpuWriter
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.plan import Plan
-from recollect.engines.compiler.values import BYTES, STORED, TYPES, VECTOR, Buffer, Value
-from recollect.engines.compiler.writer import Writer
+from recollect.engines.compiler.values import BYTES, STORED, VECTOR, Buffer, Value
 
 TEAM = VECTOR
 """Threads per run."""
@@ -32,7 +32,7 @@ LARGEST = 1 << 12
 """Bytes of an array of one step that is on the chip; larger ones are in the scratch space."""
 
 
-class TeamWriter(Writer):
+class TeamWriter(GpuWriter):
     """Writes a single run's code for one thread of sixteen.
 
     Args:
@@ -81,22 +81,6 @@ class TeamWriter(Writer):
         self._gaps = {f"%s{k}": row for k, row in self.rows.items()}
         self._gaps |= {f"%t{k}": row for k, row in self.rows.items() if k not in self.over}
         return found
-
-    # -- values
-
-    def type(self, kind: str, wide: bool, types: dict[str, str] = TYPES) -> str:
-        """LLVM's type: a thread has one element of a vector."""
-        del wide
-        return types[kind]
-
-    def widen(self, value: Value) -> Value:
-        """The same number in every thread."""
-        return value._replace(wide=True)
-
-    def prefix(self, wide: bool) -> str:
-        """LLVM's functions of scalars."""
-        del wide
-        return ""
 
     # -- control
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from recollect.engines.compiler import pool
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.functions import LIBM
+from recollect.engines.compiler.gpu_writer import GpuWriter
 from recollect.engines.compiler.graph import Node, Unsupported
 from recollect.engines.compiler.plan import reachable
 from recollect.engines.compiler.primitives import Subgraph
 from recollect.engines.compiler.program import Layout, Step
-from recollect.engines.compiler.values import BYTES, STORED, TYPES, Buffer, Value
-from recollect.engines.compiler.writer import Writer
+from recollect.engines.compiler.values import BYTES, STORED, Buffer, Value
 
 BLOCK = 32
 """Runs that lie side by side in memory: the threads of a warp."""
@@ -30,7 +30,7 @@ OWN = 1 << 12
 """Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
 
 
-class ThreadWriter(Writer):
+class ThreadWriter(GpuWriter):
     """Writes the lanes' code for one lane."""
 
     def __init__(self, written_out: tuple[int, int]) -> None:
@@ -39,20 +39,6 @@ class ThreadWriter(Writer):
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
         self.widths: dict[str, int] = {}  # name and bytes per element of those in the scratch space
         self._waiting: list[tuple[object, Buffer, Index, Value]] = []
-
-    def type(self, kind: str, wide: bool, types: dict[str, str] = TYPES) -> str:
-        """LLVM's type: what differs from run to run is as wide as what does not."""
-        del wide
-        return types[kind]
-
-    def widen(self, value: Value) -> Value:
-        """The same number."""
-        return value._replace(wide=True)
-
-    def prefix(self, wide: bool) -> str:
-        """LLVM's functions of scalars."""
-        del wide
-        return ""
 
     def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
         """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
