@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engines.compiler.compared import bits, in_lanes, inputs_of, recommended
-from engines.compiler.test_threads import GENERAL, _functions
+from engines.compiler.test_threads import GENERAL, functions_hold
 from engines.compiler.warps import WarpDevice
 from recollect import EpisodicActorCritic, SecretInformant
 from recollect.agents.recurrent import RecurrentActorCritic
@@ -43,20 +43,7 @@ def _together(step, tree, inputs, steps, shared=None, **options):
 
 @pytest.mark.parametrize("room", first_quick([1 << 12, 0]))
 def test_functions_places_and_loops_have_the_bits_of_the_lanes(room):
-    runs = 3
-    rng = np.random.default_rng(1)
-    state = (
-        rng.normal(size=(runs, 6)).astype(np.float32),
-        rng.integers(0, 50, runs).astype(np.int32),
-        rng.random(runs) < 0.5,
-        np.zeros((runs, 5), bool),
-    )
-    table, scale = rng.normal(size=(9, 3)).astype(np.float32), rng.normal(size=runs).astype(np.float32)
-    step = Step(_functions, jax.tree.map(lambda x: x[0], state), (table, scale[0]))
-    shared = (True, False)
-    wanted = in_lanes(step, state, [table, scale], 7, shared)
-    assert bits(_together(step, state, [table, scale], [1, 4, 2], shared, room=room)) == bits(wanted)
-    assert all(np.isfinite(x).all() for x in wanted[:2]) and wanted[3].any() and not wanted[3].all()
+    functions_hold(_together, 3, room=room)
 
 
 @pytest.mark.parametrize("columns", [32, 40])

@@ -67,8 +67,8 @@ def _functions(state, table, scale):
     return (y * 0.3 + total * 0.01, k * 3 // (at + 2) + turns[1], on ^ (turns[0] > 1), most), ()
 
 
-def test_functions_places_and_loops_have_the_bits_of_the_lanes():
-    runs = 35
+def functions_hold(together, runs, **options):
+    """``together`` has the bits of the lanes on functions, places that are computed, and loops."""
     rng = np.random.default_rng(1)
     state = (
         rng.normal(size=(runs, 6)).astype(np.float32),
@@ -80,8 +80,12 @@ def test_functions_places_and_loops_have_the_bits_of_the_lanes():
     step = Step(_functions, jax.tree.map(lambda x: x[0], state), (table, scale[0]))
     shared = (True, False)
     wanted = in_lanes(step, state, [table, scale], 7, shared)
-    assert bits(_in_threads(step, state, [table, scale], [1, 4, 2], shared)) == bits(wanted)
+    assert bits(together(step, state, [table, scale], [1, 4, 2], shared, **options)) == bits(wanted)
     assert all(np.isfinite(x).all() for x in wanted[:2]) and wanted[3].any() and not wanted[3].all()
+
+
+def test_functions_places_and_loops_have_the_bits_of_the_lanes():
+    functions_hold(_in_threads, 35)
 
 
 @pytest.mark.parametrize("pair", [SMALL, pytest.param(RECOMMENDED, marks=pytest.mark.slow)])

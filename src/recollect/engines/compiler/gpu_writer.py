@@ -1,11 +1,16 @@
 """What the code of a GPU has in common, whatever a thread lives: to LLVM each thread computes with scalars."""
 
-from recollect.engines.compiler.values import TYPES, Value
+from recollect.engines.compiler.affine import Index
+from recollect.engines.compiler.values import TYPES, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
 
 class GpuWriter(Writer):
     """A writer whose vectors lie across threads: one element in each."""
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__(lanes)
+        self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
     def type(self, kind: str, wide: bool, types: dict[str, str] = TYPES) -> str:
         """LLVM's type: what differs from thread to thread is as wide as what does not."""
@@ -20,3 +25,14 @@ class GpuWriter(Writer):
         """LLVM's functions of scalars."""
         del wide
         return ""
+
+    def later(self, buffer: Buffer, place: Index, value: Value) -> None:
+        """What is loaded before the first of several stores need not wait for them."""
+        self._waiting.append((self.scope, buffer, place, value))
+
+    def settle(self) -> None:
+        """Store what waits in this scope."""
+        here = [entry for entry in self._waiting if entry[0] is self.scope]
+        self._waiting = [entry for entry in self._waiting if entry[0] is not self.scope]
+        for _, buffer, place, value in here:
+            self.store(buffer, place, value)

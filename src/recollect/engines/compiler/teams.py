@@ -52,7 +52,6 @@ class TeamWriter(GpuWriter):
         self.ramps: set[int] = set()  # how many threads are at work where not all are
         self._gaps: dict[str, int] = {}  # the same by pointer
         self._last: dict[str, int] = {}  # the largest value of each loop variable
-        self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
     # -- what lies where
 
@@ -212,17 +211,6 @@ class TeamWriter(GpuWriter):
             self._write_if(self.scope.mask, buffer.kind, pointer, value, owner)
         else:
             self._write(buffer.kind, self.pointer(buffer, place), value, owner)
-
-    def later(self, buffer: Buffer, place: Index, value: Value) -> None:
-        """What is loaded before the first of several stores need not wait for them."""
-        self._waiting.append((self.scope, buffer, place, value))
-
-    def settle(self) -> None:
-        """Store what waits in this scope."""
-        here = [entry for entry in self._waiting if entry[0] is self.scope]
-        self._waiting = [entry for entry in self._waiting if entry[0] is not self.scope]
-        for _, buffer, place, value in here:
-            self.store(buffer, place, value)
 
     def _addresses(self, buffer: Buffer, at: Value) -> str:
         far = self.cast("zext", at, "l")

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import pool
-from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.functions import LIBM
 from recollect.engines.compiler.gpu_writer import GpuWriter
 from recollect.engines.compiler.graph import Node, Unsupported
@@ -38,7 +37,6 @@ class ThreadWriter(GpuWriter):
         self.written_out, self.late, self.alone = written_out, True, True
         self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
         self.widths: dict[str, int] = {}  # name and bytes per element of those in the scratch space
-        self._waiting: list[tuple[object, Buffer, Index, Value]] = []
 
     def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
         """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
@@ -57,17 +55,6 @@ class ThreadWriter(GpuWriter):
     def align(self, buffer: Buffer) -> int:
         """Of one element."""
         return BYTES[buffer.kind]
-
-    def later(self, buffer: Buffer, place: Index, value: Value) -> None:
-        """What is loaded before the first of several stores need not wait for them."""
-        self._waiting.append((self.scope, buffer, place, value))
-
-    def settle(self) -> None:
-        """Store what waits in this scope."""
-        here = [entry for entry in self._waiting if entry[0] is self.scope]
-        self._waiting = [entry for entry in self._waiting if entry[0] is not self.scope]
-        for _, buffer, place, value in here:
-            self.store(buffer, place, value)
 
     def _addresses(self, buffer: Buffer, at: Value) -> str:
         stride = self.stride(buffer)
