@@ -315,6 +315,7 @@ TASKS = {
     "repeat-first-1": (repeat_first(1), 4, 4, *CARD, 0.95),
     "repeat-first-16": (repeat_first(16), 4, 4, *CARD, 0.95),
     "repeat-first-1-flagged": (flagged(repeat_first(1), 4), 5, 4, *CARD, 0.95),
+    "repeat-first-16-flagged": (flagged(repeat_first(16), 4), 5, 4, *CARD, 0.95),
     "repeat-previous-4": (repeat_previous(4), 4, 4, *CARD, 0.9),
     "count-recall": (count_recall(), 4, 27, -0.93, 1.0, 0.2),
     "count-recall-flagged": (flagged(count_recall(), 4), 5, 27, -0.93, 1.0, 0.2),

@@ -75,15 +75,34 @@ def test_values_of_every_horizon():
     spread = scaling.deviation(state.scales.returns)
     np.testing.assert_allclose(spread, 2.0, rtol=0.05)  # of 0 and 4, alternating
     state, _ = begin(state, jnp.asarray(FIRST), jax.random.key(7))
-    before = agent.values(state.params.critic, state.decision.inputs, state.units.critic) * spread
+    before = (
+        agent.values(state.params.critic, state.decision.inputs, state.decision.reward, state.units.critic) * spread
+    )
     np.testing.assert_allclose(before, 4 * np.array(agent.discounts), atol=0.5)
+
+
+def test_a_mistake_that_is_repeated_surprises_once():
+    """Episodes of the same observations that are rewarded or punished throughout: the first reward tells which."""
+    agent = dataclasses.replace(SMALL, critic_optimizer=BoundedRMS(0.01), discounts=(0.5,))
+    good, bad = ([(FIRST, reward)] * 4 for reward in (1.0, -1.0))
+    state = walk(agent, [good if k % 3 else bad for k in range(150)])
+    _, begin, update = compiled(agent)
+    errors = []
+    for _ in bad:
+        state, _ = begin(state, jnp.asarray(FIRST), jax.random.key(1))
+        timestep, decision = told(FIRST, -1.0), state.decision
+        v = agent.values(state.params.critic, decision.inputs, decision.reward, state.units.critic)
+        errors.append(abs(float(agent.td_errors(state, timestep, v, state.scales)[0])))
+        state, _ = update(state, timestep, jax.random.key(2), False)
+    assert max(errors[1:]) < errors[0] / 3, errors
 
 
 def test_the_memory_and_the_units_end_with_the_episode():
     agent = SMALL
     inside = walk(agent, [[(FIRST, 0.0), (SECOND, 0.0)], [(FIRST, 0.0)]][:1] * 2)
     assert int(inside.memory.count) == 0 and int(inside.time) == 0
-    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves((inside.units, inside.traces, inside.previous)))
+    ended = (inside.units, inside.traces, inside.previous, inside.reward)
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(ended))
     init, begin, update = compiled(agent)
     state = init(jax.random.key(0))
     state, action = begin(state, jnp.asarray(FIRST), jax.random.key(1))
@@ -122,7 +141,9 @@ def test_nothing_that_is_not_finite_reaches_the_parameters(fault):
     after, finite = update(state, told(following, np.nan if fault == "reward" else 1.0), jax.random.key(2))
     if fault != "next":  # a value at infinity is that of the farthest observation; the state after it is refused
         assert not bool(finite)
-    for leaf in jax.tree.leaves((after.params, after.optimizers, after.scales, after.traces, after.returns)):
+    for leaf in jax.tree.leaves(
+        (after.params, after.optimizers, after.scales, after.traces, after.returns, after.reward)
+    ):
         assert np.isfinite(np.asarray(leaf)).all()
     assert np.isfinite(np.asarray(after.memory.items.observation)).all()
 

@@ -43,7 +43,7 @@ def of_definition(agent, states):
         actor, units, own = state.params.actor, state.units, state.decision
         features = agent.units.outputs(actor.units, units.actor)
         logits = agent.policy_outputs(actor, own.inputs, features, own.recalled)
-        return logits, agent.values(state.params.critic, own.inputs, units.critic)
+        return logits, agent.values(state.params.critic, own.inputs, own.reward, units.critic)
 
     return jax.vmap(one)(states)
 
@@ -64,6 +64,7 @@ def test_the_module_acts_as_the_agent_does(name):
     outputs_of = jax.jit(lambda states: of_definition(agent, states))
     points = rng.normal(size=(6, 4)).astype(np.float32)
     x, done, ours = points[:copies], np.ones(copies, bool), policy.initial_state(copies)
+    reward = rng.normal(size=copies).astype(np.float32)
     for t in range(40):
         keys = jax.random.split(prng.key(t), (2, copies))
         states, action = begin(states, x, keys[0])
@@ -71,14 +72,16 @@ def test_the_module_acts_as_the_agent_does(name):
         u = np.array(drawn_from(keys[0], 1 + keeps + agent.actions.draws))
         v = np.array(drawn_from(keys[1], n + 3))
         uniforms = torch.tensor(np.concatenate([u[:, :1], v, u[:, 1:]], 1))
-        step = policy(torch.tensor(x), ours, torch.tensor(done), uniforms=uniforms)
+        seen = {"reward": torch.tensor(reward)} if policy.sees_rewards else {}
+        step = policy(torch.tensor(x), ours, torch.tensor(done), uniforms=uniforms, **seen)
         np.testing.assert_allclose(step.recalled, states.decision.recalled, atol=1e-6)
         logits, value = outputs_of(states)
         np.testing.assert_allclose(step.logits.detach(), logits, atol=2e-5)
         np.testing.assert_allclose(step.value.detach(), value, atol=2e-5)
         np.testing.assert_array_equal(step.action, action)
         x_next, done = points[rng.integers(6, size=copies)], rng.random(copies) < 0.1
-        timestep = TimeStep(x_next, np.zeros(copies, np.float32), done, np.zeros(copies, bool))
+        reward = rng.normal(size=copies).astype(np.float32)
+        timestep = TimeStep(x_next, reward, done, np.zeros(copies, bool))
         states, ours, x = watch(states, timestep, keys[1]), step.state, x_next
     assert all(not tensor.requires_grad for tensor in ours.state_dict().values())
 
@@ -167,7 +170,12 @@ def test_bad_input_is_refused(name):
     ):
         with pytest.raises(error, match=message):
             policy(*arguments, **options)
-    if name == "default":
+    if name == "plain":
+        with pytest.raises(ValueError, match="critic of EpisodicPolicy does not see rewards; leave it out"):
+            policy(x, state, reward=torch.zeros(2))
+    else:
+        with pytest.raises(ValueError, match=r"reward must be \[2\], got \[2, 1\]"):
+            policy(x, state, reward=torch.zeros(2, 1))
         with pytest.raises(TypeError, match="must be a GeneralState, initial_state's, got a State"):
             policy(x, state.memory)
     with pytest.raises(TypeError, match=r"export_onnx takes what Policy\.from_learner"):
@@ -211,11 +219,13 @@ def test_onnx_steps_as_the_module_does(name, tmp_path):
             x = torch.randint(3, (batch, 4), generator=rng).float()
             done = torch.rand(batch, generator=rng) < (1.1 if t == 0 else 0.1)
             uniforms = torch.rand(batch, policy.draws, generator=rng)
-            step = policy(x, state, done, uniforms=uniforms)
+            seen = {"reward": torch.randn(batch, generator=rng)} if policy.sees_rewards else {}
+            step = policy(x, state, done, uniforms=uniforms, **seen)
             state = step.state
+            theirs |= {name: tensor.numpy() for name, tensor in seen.items()}
             given = {"observation": x.numpy(), "done": done.numpy(), "uniforms": uniforms.numpy(), **theirs}
             out = dict(zip(names, session.run(None, given), strict=True))
-            theirs = {name: out[f"next_{name}"] for name in theirs}
+            theirs = {name: out[f"next_{name}"] for name in state.state_dict()}
             np.testing.assert_array_equal(out["action"], step.action)
             np.testing.assert_allclose(out["recalled"], step.recalled, atol=1e-6)
             np.testing.assert_array_equal(theirs["ranks"], state.state_dict()["ranks"])

@@ -1,9 +1,10 @@
 r"""The agent that takes no settings: trace units for what is recent, a reservoir for what is far back.
 
 An online actor-critic. The actor and the critic each see the observation, the agent's own last action, and trace units
-(``recollect.agents.trace_units``) that have watched the whole episode. The actor also recalls one stored state by a
-query, as in the paper; which states are stored is drawn by learned weights, credited with δ/w. Nothing is propagated
-back through time: a step costs as much as there are parameters. docs/agent.md says what each part gives.
+(``recollect.agents.trace_units``) that have watched the whole episode; the critic sees the last reward as well. The
+actor also recalls one stored state by a query, as in the paper; which states are stored is drawn by learned weights,
+credited with δ/w. Nothing is propagated back through time: a step costs as much as there are parameters. docs/agent.md
+says what each part gives.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from recollect.agents.optimizers import BoundedRMS, Optimizer, moved_by
 from recollect.agents.persistence import Persistence, Tried
 from recollect.agents.reopening import Reached, Reopening
 from recollect.agents.scaling import Moments
+from recollect.agents.settling import Settling
 from recollect.agents.trace_units import TraceUnits
 from recollect.reservoir import kernel
 
@@ -64,9 +66,10 @@ class Units(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """In what units observations and, per horizon, discounted rewards come."""
+    """In what units observations, rewards [1] and, per horizon, discounted rewards come."""
 
     observation: Moments
+    reward: Moments
     returns: Moments
 
 
@@ -78,6 +81,7 @@ class Decision(NamedTuple):
     recalled: Array  # in standard units
     slot: Array
     action: Array
+    reward: Array  # [1], the one before, in standard units: the critic saw it, too
 
 
 class Chance(NamedTuple):
@@ -98,6 +102,7 @@ class State(NamedTuple):
     memory: kernel.State
     returns: Array  # [horizons], the discounted sum of the episode's rewards so far, as each horizon has it
     previous: Array  # the last action as features; zeros at the start of an episode
+    reward: Array  # [1], the last reward in standard units; 0 at the start of an episode
     time: Array  # steps in this episode
     total: Array  # the sum of the episode's rewards so far
     tried: Tried
@@ -111,8 +116,8 @@ class State(NamedTuple):
 class GeneralActorCritic(Agent):
     r"""The default agent; a definition, all state is in what ``init``, ``begin`` and ``learn`` return.
 
-    At each step, with x̂ the observation in standard units beside the last action, f the features of trace units that
-    watched the episode, and m the recalled state:
+    At each step, with x̂ the observation in standard units beside the last action (for V the last reward as well), f
+    the features of trace units that watched the episode, and m the recalled state:
 
     .. math::
         \delta_k &= r / \sigma_k + \gamma_k V_k(\hat x', f') - V_k(\hat x, f), \qquad
@@ -120,9 +125,10 @@ class GeneralActorCritic(Agent):
         z &\leftarrow \gamma \lambda z + \nabla (V_k + \log \pi(a | \hat x, f, m) + \log Q(m | \hat x, f) + w/w_i) \\
         d &= \delta z + \text{surprise} \, (|\bar\delta| + l) \, \nabla (H_\pi + H_Q)
 
-    and each of critic, actor and write network takes a bounded step along its d. The critic learns every horizon γ_k,
-    each in units of its own returns, and the actor follows their mean, so that no horizon has to be chosen. l is 0
-    unless returns have lost what they had gained (``recollect.agents.reopening``).
+    and each of critic, actor and write network takes a bounded step along its d, the actor a shorter one where returns
+    no longer vary (``recollect.agents.settling``). The critic learns every horizon γ_k, each in units of its own
+    returns, and the actor follows their mean, so that no horizon has to be chosen. l is 0 unless returns have lost what
+    they had gained (``recollect.agents.reopening``).
 
     >>> agent = GeneralActorCritic()
     >>> agent.memory_size, agent.discounts
@@ -141,6 +147,7 @@ class GeneralActorCritic(Agent):
         surprise: weight of the entropy of policy and query for each unit of \|δ\|: choices stay open where outcomes
             still surprise, and settle where they do not.
         reopening: how open choices become again once returns have lost what they had gained.
+        settling: how much slower the policy moves once returns no longer vary.
         persistence: whether the numbers that draw actions are fresh at every step or kept for a while.
         credit_cap: bound on the quotient of a state's weight now and its weight when it was stored.
         actions: how actions are drawn, set from the environment.
@@ -161,6 +168,7 @@ class GeneralActorCritic(Agent):
     trace_decay: float = dataclasses.field(default=0.25, metadata=traced())
     surprise: float = dataclasses.field(default=0.1, metadata=traced())
     reopening: Reopening = dataclasses.field(default=Reopening(), metadata=traced())
+    settling: Settling = dataclasses.field(default=Settling(), metadata=traced())
     persistence: Persistence = dataclasses.field(default=Persistence(), metadata=traced())
     credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
     actions: Distribution = CATEGORICAL
@@ -177,9 +185,13 @@ class GeneralActorCritic(Agent):
 
     # -- the networks, at one state
 
-    def values(self, critic: Critic, inputs: Array, units: trace_units.State) -> Array:
-        """[horizons]: V_k, in units of that horizon's returns."""
-        return self.network.apply(critic.network, jnp.concatenate([inputs, self.units.outputs(critic.units, units)]))
+    def values(self, critic: Critic, inputs: Array, reward: Array, units: trace_units.State) -> Array:
+        """[horizons]: V_k, in units of that horizon's returns; ``reward``: the one before, in standard units.
+
+        A mistake that is repeated costs one error and not one at every step, as the critic expects the second of them.
+        """
+        features = self.units.outputs(critic.units, units)
+        return self.network.apply(critic.network, jnp.concatenate([inputs, reward, features]))
 
     def query_logits(self, actor: Actor, inputs: Array, features: Array, keys: Array, filled: Array) -> Array:
         """⟨q, [x̂_i, age_i]⟩ of every slot, −inf where it is empty; no temperature, as q is not bounded.
@@ -214,7 +226,9 @@ class GeneralActorCritic(Agent):
         s, horizons = observation_size, len(self.discounts)
         inputs, features = s + action.size, self.units.features
         keys = jax.random.split(key, 6)
-        critic = Critic(self.units.init(keys[0], inputs), self.network.init(keys[1], inputs + features, horizons, 0.0))
+        critic = Critic(
+            self.units.init(keys[0], inputs + 1), self.network.init(keys[1], inputs + 1 + features, horizons, 0.0)
+        )
         actor = Actor(
             self.units.init(keys[2], inputs),
             self.network.init(keys[3], inputs + features + s, num_actions, 0.1),
@@ -233,17 +247,20 @@ class GeneralActorCritic(Agent):
             params=params,
             traces=zeros._replace(critic=per_horizon),
             optimizers=optimizers,
-            scales=Scales(scaling.nothing_seen((s,)), scaling.nothing_seen((horizons,))),
-            units=Units(self.units.start(inputs), self.units.start(inputs)),
+            scales=Scales(*(scaling.nothing_seen((n,)) for n in (s, 1, horizons))),
+            units=Units(self.units.start(inputs + 1), self.units.start(inputs)),
             memory=self.memory.init(self.memory_size, s),
             returns=jnp.zeros(horizons),
             previous=jnp.zeros_like(action),
+            reward=jnp.zeros(1),
             time=nothing,
             total=jnp.zeros(()),
             tried=self.persistence.init(),
             reached=self.reopening.init(),
             chance=Chance(jnp.zeros(self.actions.draws), jnp.zeros((), bool)),
-            decision=Decision(jnp.zeros(s), jnp.zeros(inputs), jnp.zeros(s), nothing, self.actions.nothing()),
+            decision=Decision(
+                jnp.zeros(s), jnp.zeros(inputs), jnp.zeros(s), nothing, self.actions.nothing(), jnp.zeros(1)
+            ),
         )
 
     def begin(self, state: State, observation: Array, key: Array) -> tuple[State, Array]:
@@ -256,7 +273,7 @@ class GeneralActorCritic(Agent):
         actor = state.params.actor
         inputs = jnp.concatenate([self.standard(state.scales, observation), state.previous])
         units = Units(
-            self.units.advance(state.params.critic.units, state.units.critic, inputs),
+            self.units.advance(state.params.critic.units, state.units.critic, jnp.concatenate([inputs, state.reward])),
             self.units.advance(actor.units, state.units.actor, inputs),
         )
         features = self.units.outputs(actor.units, units.actor)
@@ -264,7 +281,7 @@ class GeneralActorCritic(Agent):
         logits = self.query_logits(actor, inputs, features, keys, state.memory.filled)
         slot, recalled = memory.recall(logits, states, u[0])
         action = self.actions.draw(self.policy_outputs(actor, inputs, features, recalled), chance.numbers)
-        decision = Decision(observation, inputs, recalled, slot, action)
+        decision = Decision(observation, inputs, recalled, slot, action, state.reward)
         return state._replace(units=units, chance=chance, decision=decision), action
 
     def _chance(self, state: State, u: Array, fresh: Array) -> Chance:
@@ -304,6 +321,7 @@ class GeneralActorCritic(Agent):
         returns, total = discounts * state.returns + timestep.reward, state.total + timestep.reward
         scales = Scales(
             scaling.observe(state.scales.observation, decision.observation),
+            scaling.observe(state.scales.reward, jnp.reshape(timestep.reward, 1)),
             scaling.observe(state.scales.returns, returns),
         )
 
@@ -318,6 +336,8 @@ class GeneralActorCritic(Agent):
             jax.tree.map(lambda z: error * z, traces.write),
         )
         steps, optimizers = self._steps(directions, traces, errors, error, state.optimizers)
+        pace = self.settling.pace(state.reached, state.tried)
+        steps = steps._replace(actor=jax.tree.map(lambda step: pace * step, steps.actor))
         finite = jnp.isfinite(sum(map(moved_by, steps, optimizers)))
         finite &= jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
         moves = jnp.logical_and(finite, active)
@@ -341,14 +361,14 @@ class GeneralActorCritic(Agent):
             tried=kept(tried, state.tried, moves & over),
             reached=kept(reached, state.reached, moves & over),
         )
-        return self._after(moved, state, over, states, key), finite
+        return self._after(moved, state, timestep, states, key), finite
 
     def _gradients(self, state: State, states: Array, keys: Array) -> tuple[Array, Parameters, Any]:
         """V_k of the decision's state, the gradients of all scores, and that of the entropy by the actor."""
         params, decision, stored = state.params, state.decision, state.memory
 
         def value_scores(critic):
-            return self.values(critic, decision.inputs, state.units.critic)
+            return self.values(critic, decision.inputs, decision.reward, state.units.critic)
 
         def choice_scores(actor):
             features = self.units.outputs(actor.units, state.units.actor)
@@ -394,7 +414,13 @@ class GeneralActorCritic(Agent):
         """V_k of the state that came, as the critic will see it if the episode continues."""
         critic, action = state.params.critic, self.actions.features(state.decision.action, len(state.previous))
         inputs = jnp.concatenate([self.standard(state.scales, timestep.observation), action])
-        return self.values(critic, inputs, self.units.see(critic.units, state.units.critic, inputs))
+        reward = self._standard_reward(state, timestep)
+        units = self.units.see(critic.units, state.units.critic, jnp.concatenate([inputs, reward]))
+        return self.values(critic, inputs, reward, units)
+
+    def _standard_reward(self, state: State, timestep: TimeStep) -> Array:
+        """[1]: the reward that came, in standard units."""
+        return scaling.standardize(state.scales.reward, jnp.reshape(timestep.reward, 1), FARTHEST)
 
     def _lengthened(self, traces: Parameters, gradient: Parameters, discounts: Array) -> Parameters:
         """The traces after one more step; the actor's and the writer's fade as the mean horizon does."""
@@ -424,9 +450,10 @@ class GeneralActorCritic(Agent):
         )
         return Parameters(*(step for step, _ in pairs)), Parameters(*(after for _, after in pairs))
 
-    def _after(self, moved: State, before: State, over: Array, states: Array, key: Array) -> State:
+    def _after(self, moved: State, before: State, timestep: TimeStep, states: Array, key: Array) -> State:
         """The state that was decided in goes to the memory; everything of the episode ends with it."""
-        decision = before.decision
+        decision, over = before.decision, jnp.logical_or(timestep.terminated, timestep.truncated)
+        reward = self._standard_reward(before, timestep)
         state = self.standard(before.scales, decision.observation)
         weight = self.log_write_weight(before.params.write, state)
         item = Stored(decision.observation, before.time)
@@ -436,6 +463,7 @@ class GeneralActorCritic(Agent):
             memory=kernel.clear(stored, over),
             units=trace_units.forget(moved.units, over),  # type: ignore[arg-type]
             previous=jnp.where(over, 0.0, action),
+            reward=jnp.where(over | ~jnp.isfinite(reward), 0.0, reward),
             time=jnp.where(over, 0, before.time + 1),
         )
 
@@ -447,4 +475,4 @@ class GeneralActorCritic(Agent):
             returns=jnp.where(over, 0.0, state.returns),
             total=jnp.where(over, 0.0, state.total),
         )
-        return self._after(moved, state, over, self.stored(state)[0], key)
+        return self._after(moved, state, timestep, self.stored(state)[0], key)

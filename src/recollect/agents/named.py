@@ -17,6 +17,7 @@ from recollect.agents.persistence import Persistence
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.agents.reopening import Reopening
+from recollect.agents.settling import Settling
 from recollect.agents.trace_units import TraceUnits
 from recollect.errors import FileError
 
@@ -36,6 +37,7 @@ PARTS: dict[str, type] = {
         NormedNetwork,
         Persistence,
         Reopening,
+        Settling,
         TraceUnits,
     )
 }

@@ -30,6 +30,12 @@ class Reached(NamedTuple):
     known: Array
 
 
+def gain(reached: Reached) -> tuple[Array, Array]:
+    """Half of what the mean return of late has gained, as the whole may overflow, and whether that is anything."""
+    half = reached.most / 2 - reached.least / 2
+    return half, half > SOMETHING / 2 * jnp.abs(reached.most)
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class Reopening:
@@ -65,7 +71,6 @@ class Reopening:
 
     def openness(self, reached: Reached, usual: Array) -> Array:
         """See the class; 0 until returns have gained something."""
-        gained, lost = reached.most / 2 - reached.least / 2, reached.most / 2 - usual / 2  # halves: neither overflows
-        something = gained > SOMETHING / 2 * jnp.abs(reached.most)
-        share = lost / jnp.where(something, gained, 1.0)
+        half, something = gain(reached)
+        share = (reached.most / 2 - usual / 2) / jnp.where(something, half, 1.0)
         return jnp.where(something, self.weight * jnp.maximum(share - MARGIN, 0.0), 0.0)

@@ -30,7 +30,7 @@ TEAMS: dict[str, Any] = {"teams": True}
 TEAMS_IN_TURN: dict[str, Any] = {"teams": True, "registers": 168, "written_out": (300, 8)}
 """Where most teams wait for their turn: with fewer registers each, so that more are under way at once."""
 
-TEAMS_OF_LARGE: dict[str, Any] = {"teams": True, "registers": 168, "room": 22 << 10}
+TEAMS_OF_LARGE: dict[str, Any] = {"teams": True, "room": 22 << 10}
 """A team per run for a state that fits the chip only if few runs are there at once."""
 
 THREADS: dict[str, Any] = {"teams": False, "registers": 64, "written_out": (100, 8)}

@@ -66,7 +66,10 @@ class EpisodicPolicy(Policy, agent=EpisodicActorCritic):
         """Empty memories for ``batch`` environments, on the module's device."""
         return self.memory.initial_state(batch)
 
-    def _step(self, x: Tensor, state: State, done: Tensor | None, to_remember: Tensor, to_act: Tensor) -> Step:
+    def _step(
+        self, x: Tensor, state: State, done: Tensor | None, reward: Tensor | None, to_remember: Tensor, to_act: Tensor
+    ) -> Step:
+        del reward  # None: this critic sees none
         recalled, state, _ = self.memory(x, state, done, uniforms=to_remember)
         logits = self.policy_logits(x, recalled)
         return Step(draw_action(self.agent.actions, logits, to_act), logits, self.value(x)[:, 0], recalled, state)

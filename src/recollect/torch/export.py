@@ -1,9 +1,10 @@
 """A trained agent as an ONNX file: one step, with all that it remembers among its inputs and outputs.
 
 Inputs: ``observation`` [batch, features], ``done`` [batch] bool (true where an episode begins: what is remembered there
-is forgotten), ``uniforms`` [batch, draws] numbers in [0, 1), and the tensors of the policy's state by the names of its
-``state_dict``. Outputs: ``action``, ``logits``, ``value``, ``recalled``, and the state's tensors with ``next_`` before
-their names, to be given to the next step. The first step may be given zeros for them, with ``done`` true.
+is forgotten), ``uniforms`` [batch, draws] numbers in [0, 1), for an agent whose critic sees it the last ``reward``
+[batch] (NaN where it is not known), and the tensors of the policy's state by the names of its ``state_dict``. Outputs:
+``action``, ``logits``, ``value``, ``recalled``, and the state's tensors with ``next_`` before their names, to be given
+to the next step. The first step may be given zeros for them, with ``done`` true.
 """
 
 import warnings
@@ -22,10 +23,12 @@ class _Flat(nn.Module):
         super().__init__()
         state = policy.initial_state(1)
         self.policy, self.names, self.kind = policy, tuple(state.state_dict()), type(state)
+        self.given = ("reward",) if policy.sees_rewards else ()
 
-    def forward(self, observation: Tensor, done: Tensor, uniforms: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        held = self.kind.from_state_dict(dict(zip(self.names, state, strict=True)))
-        step = self.policy(observation, held, done, uniforms=uniforms)
+    def forward(self, observation: Tensor, done: Tensor, uniforms: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        named = dict(zip((*self.given, *self.names), rest, strict=True))
+        given = {name: named.pop(name) for name in self.given}
+        step = self.policy(observation, self.kind.from_state_dict(named), done, uniforms=uniforms, **given)
         return (step.action, step.logits, step.value, step.recalled, *step.state.state_dict().values())
 
 
@@ -41,20 +44,18 @@ def export_onnx(policy: Policy, path: Path | str) -> Path:
     except ImportError as error:
         raise ImportError("ONNX files need onnx and onnxscript: pip install 'recollect[onnx]'") from error
     flat, batch = _Flat(policy.eval()), torch.export.Dim("batch", min=1)
-    state = tuple(policy.initial_state(2).state_dict().values())
-    example = (torch.zeros(2, policy.features), torch.ones(2, dtype=torch.bool), torch.rand(2, policy.draws))
+    rest = (*(torch.zeros(2) for _ in flat.given), *policy.initial_state(2).state_dict().values())
+    example = (torch.zeros(2, policy.features), torch.ones(2, dtype=torch.bool), torch.rand(2, policy.draws), *rest)
     example = tuple(tensor.to(policy.mean.device) for tensor in example)
     names = {
-        "input_names": ["observation", "done", "uniforms", *flat.names],
+        "input_names": ["observation", "done", "uniforms", *flat.given, *flat.names],
         "output_names": ["action", "logits", "value", "recalled", *(f"next_{name}" for name in flat.names)],
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, about its ways inside
         # In two steps: by itself the second falls back in silence to a file for one number of rows.
         rows = {0: batch}
-        traced = torch.export.export(
-            flat, (*example, *state), dynamic_shapes=(rows, rows, rows, tuple(rows for _ in state))
-        )
+        traced = torch.export.export(flat, example, dynamic_shapes=(rows, rows, rows, tuple(rows for _ in rest)))
         program = torch.onnx.export(traced, **names, dynamo=True, verbose=False)  # type: ignore[arg-type]
     path = Path(path)
     assert program is not None

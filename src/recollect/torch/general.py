@@ -107,13 +107,18 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
     """``GeneralActorCritic`` without its learning; ``from_agent`` and ``from_learner`` make it.
 
     A step's ``value`` is [batch, horizons], each in units of its horizon's returns; ``recalled`` is in standard units.
-    What the agent has seen observations to be like is part of the module: ``observed_mean``, ``observed_deviation``; so
-    is ``keeping``, the chance that an episode's actions are drawn with numbers that are kept for a while.
+    What the agent has seen observations and rewards to be like is part of the module: ``observed_mean``,
+    ``observed_deviation``, ``rewarded_mean``, ``rewarded_deviation``; so is ``keeping``, the chance that an episode's
+    actions are drawn with numbers that are kept for a while.
     """
+
+    sees_rewards = True
 
     outputs: int
     observed_mean: Tensor
     observed_deviation: Tensor
+    rewarded_mean: Tensor
+    rewarded_deviation: Tensor
     keeping: Tensor
     peaks: Tensor
 
@@ -127,14 +132,16 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         own = {name: Network(sizes(weights, name), normed) for name in names}
         inputs = weights["actor.units.weight_re"].shape[1]
         self.outputs = sizes(weights, "actor.policy")[-1][0]
-        critic_units, actor_units = Units(agent.units, inputs), Units(agent.units, inputs)
+        critic_units, actor_units = Units(agent.units, inputs + 1), Units(agent.units, inputs)
         self.critic = nn.ModuleDict({"units": critic_units, "network": own["critic.network"]})
         self.actor = nn.ModuleDict({"units": actor_units, "policy": own["actor.policy"], "query": own["actor.query"]})
         self.write = own["write"]
-        mean, variance = weights["scales.observation.mean"], weights["scales.observation.variance"]
-        deviation = variance.clamp(min=0.0).sqrt()
-        self.register_buffer("observed_mean", mean.clone())
-        self.register_buffer("observed_deviation", torch.where(deviation > RESOLUTION * mean.abs(), deviation, 1.0))
+        for buffer, scale in (("observed", "observation"), ("rewarded", "reward")):
+            mean, variance = weights[f"scales.{scale}.mean"], weights[f"scales.{scale}.variance"]
+            deviation = variance.clamp(min=0.0).sqrt()
+            deviation = torch.where(deviation > RESOLUTION * mean.abs(), deviation, 1.0)
+            self.register_buffer(f"{buffer}_mean", mean.clone())
+            self.register_buffer(f"{buffer}_deviation", deviation)
         self.register_buffer("peaks", torch.from_numpy(np.log(np.asarray(AGES, np.float32))), persistent=False)
         tried = Tried(*(jnp.asarray(weights[f"tried.{name}"].numpy()) for name in Tried._fields))
         self.register_buffer("keeping", torch.tensor(float(agent.persistence.chance(tried))))
@@ -162,14 +169,23 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
             torch.zeros(batch, dtype=torch.bool, device=device),
         )
 
-    def _step(self, x: Tensor, state: GeneralState, done: Tensor | None, to_remember: Tensor, to_act: Tensor) -> Step:
+    def _step(
+        self,
+        x: Tensor,
+        state: GeneralState,
+        done: Tensor | None,
+        reward: Tensor | None,
+        to_remember: Tensor,
+        to_act: Tensor,
+    ) -> Step:
         self._check(x.shape[0], state, done)
         if done is not None:
             state = _begun(state, done.to(torch.bool))
         stored, here = state.memory, self.standard(x)
         inputs = torch.cat([here, state.previous], -1)
-        critic_held, seen = self.critic["units"](inputs, state.units[:, :2])
-        value = self.critic["network"](torch.cat([inputs, seen], -1))
+        watched = torch.cat([inputs, self.standard_reward(reward, state.time)], -1)
+        critic_held, seen = self.critic["units"](watched, state.units[:, :2])
+        value = self.critic["network"](torch.cat([watched, seen], -1))
         actor_held, features = self.actor["units"](inputs, state.units[:, 2:])
         there = torch.where(stored.filled[..., None], self.standard(stored.items[..., :-1]), 0.0)
         keys = torch.cat([there, self.age_features(state.time[:, None] - stored.items[..., -1])], -1)
@@ -197,6 +213,14 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
     def standard(self, observation: Tensor) -> Tensor:
         """Observations in standard units."""
         return ((observation - self.observed_mean) / self.observed_deviation).clamp(-FARTHEST, FARTHEST)
+
+    def standard_reward(self, reward: Tensor | None, time: Tensor) -> Tensor:
+        """[batch, 1]: rewards in standard units; 0 where none is known or an episode begins."""
+        if reward is None:
+            return torch.zeros_like(time, dtype=self.mean.dtype)[:, None]
+        known = (time[:, None] > 0) & reward.isfinite()[:, None]
+        seen = ((reward[:, None] - self.rewarded_mean) / self.rewarded_deviation).clamp(-FARTHEST, FARTHEST)
+        return torch.where(known, seen, 0.0)
 
     def age_features(self, age: Tensor) -> Tensor:
         """`recollect.agents.episode_memory.age_features`: how near an age is to each of ``AGES``."""

@@ -54,6 +54,9 @@ class Policy(nn.Module, abc.ABC):
     forms: ClassVar[dict[type, type["Policy"]]] = {}
     """The module of each agent that has one."""
 
+    sees_rewards: ClassVar[bool] = False
+    """Whether the critic sees the last reward."""
+
     agent: Any
     features: int
     mean: Tensor
@@ -117,6 +120,7 @@ class Policy(nn.Module, abc.ABC):
         state: Any,
         done: Tensor | None = None,
         *,
+        reward: Tensor | None = None,
         generator: torch.Generator | None = None,
         uniforms: Tensor | None = None,
     ) -> Step:
@@ -126,6 +130,8 @@ class Policy(nn.Module, abc.ABC):
             observation: [batch, features], as the environments give them.
             state: what is remembered, from ``initial_state`` or the step before.
             done: [batch], true where the observation begins an episode. None for nowhere.
+            reward: [batch], what came of the action before, for an agent whose critic sees it (``sees_rewards``): the
+                ``value`` is then what the agent's is. Without it the critic takes rewards for what they are on average.
             generator: of the uniform numbers (default: PyTorch's own).
             uniforms: [batch, draws] numbers in [0, 1) to use instead.
         """
@@ -134,13 +140,19 @@ class Policy(nn.Module, abc.ABC):
         if uniforms is None:
             uniforms = torch.rand((batch, self.draws), generator=generator, dtype=like.dtype, device=like.device)
         checks.tensor("uniforms", uniforms, (batch, self.draws), like, of=of)
+        if reward is not None:
+            if not self.sees_rewards:
+                raise ValueError(f"reward: the critic of {type(self).__name__} does not see rewards; leave it out")
+            checks.tensor("reward", reward, (batch,), like, of=of)
         if self.normalizes:
             observation = ((observation - self.mean) / self.deviation).clamp(-LIMIT, LIMIT)
         own = self.draws - self.agent.actions.draws
-        return self._step(observation, state, done, uniforms[:, :own], uniforms[:, own:])
+        return self._step(observation, state, done, reward, uniforms[:, :own], uniforms[:, own:])
 
     @abc.abstractmethod
-    def _step(self, x: Tensor, state: Any, done: Tensor | None, to_remember: Tensor, to_act: Tensor) -> Step:
+    def _step(
+        self, x: Tensor, state: Any, done: Tensor | None, reward: Tensor | None, to_remember: Tensor, to_act: Tensor
+    ) -> Step:
         """``forward`` on inputs that are known to fit, and the uniform numbers for the memory and for the action."""
 
 
