@@ -38,8 +38,17 @@ if jaxlib.version.__version_info__[:2] == (0, 10):  # XLA ends the process at a 
 
 ENGINES = Path(__file__).parent / "engines"
 TIERS = ("slow", "ray", "gpu", "browser")
-FIRST = ("test_package.py", "test_ray.py", "test_recipes.py", "test_kill.py", "test_docs.py", "test_examples.py")
-"""Files whose tests wait for other processes for long: begun first, they do not keep the last worker waiting."""
+LONG = (
+    "test_package.py",
+    "test_ray.py",
+    "test_steps.py",
+    "test_teams.py",
+    "test_kill.py",
+    "test_recipes.py",
+    "test_docs.py",
+    "test_examples.py",
+)
+"""Files whose tests take long each: every worker begins with some of them, so that none is left for the end."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses, and after the folders whose own conftest marks them
@@ -47,7 +56,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             item.add_marker(pytest.mark.quick)
-    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+    items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """In an order in which each of ``workers`` equal parts, as xdist hands them out, begins with long ones."""
+    long = sorted((item for item in items if item.path.name in LONG), key=lambda item: LONG.index(item.path.name))
+    short = [item for item in items if item.path.name not in LONG]
+    order: list[pytest.Item] = []
+    for k in range(workers):
+        first = long[k::workers]
+        end = len(items) * (k + 1) // workers - len(order) - len(first)
+        order += [*first, *short[: max(end, 0)]]
+        del short[: max(end, 0)]
+    return order + short
 
 
 @pytest.fixture(autouse=True, scope="module")

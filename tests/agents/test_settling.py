@@ -74,13 +74,17 @@ def test_bad_numbers_are_refused(options):
 def test_the_actor_alone_takes_shorter_steps():
     agent = GeneralActorCritic(memory_size=2, units=TraceUnits(units=2), network=NormedNetwork((4,)))
     off = jnp.zeros((), bool)
-    state = agent.init(jax.random.key(0), 2, 2)._replace(reached=reached(20, 500), tried=varied(500, 0.0))
-    state, _ = agent.begin(state, jnp.ones(2), jax.random.key(1))
     told = TimeStep(jnp.zeros(2), jnp.ones(()), off, off)
 
+    @jax.jit
+    def moved_by(agent):
+        state = agent.init(jax.random.key(0), 2, 2)._replace(reached=reached(20, 500), tried=varied(500, 0.0))
+        state, _ = agent.begin(state, jnp.ones(2), jax.random.key(1))
+        after = agent.learn(state, told, jax.random.key(2))
+        return jax.tree.map(jnp.subtract, after.params, state.params)
+
     def steps(settling):
-        after = dataclasses.replace(agent, settling=settling).learn(state, told, jax.random.key(2))
-        return jax.tree.map(lambda new, old: np.asarray(new) - np.asarray(old), after.params, state.params)
+        return jax.tree.map(np.asarray, moved_by(dataclasses.replace(agent, settling=settling)))
 
     slow, fast = steps(Settling()), steps(Settling(slowest=1.0))
     moved = False
