@@ -15,16 +15,7 @@ from recollect.studies.tasks import KINDS, TASKS
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "benchmarks" / "data"
-REPORTS = (
-    "kinds-popgym",
-    "kinds-own",
-    "kinds-500",
-    "kinds-count",
-    "parts-popgym",
-    "parts-own",
-    "parts-500",
-    "parts-count",
-)
+REPORTS = ("parts-popgym", "parts-own", "parts-500", "parts-count")
 AGENTS = {
     "general": ("both", MAGENTA, "o"),
     "trace-units": ("trace units alone", COPPER, "s"),
