@@ -131,14 +131,17 @@ def test_watching_learns_nothing_and_remembers_the_same():
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("fault", ["reward", "observation", "next"])
+REWARDS = {"reward": np.nan, "a reward whose square is too large": 1e25}
+
+
+@pytest.mark.parametrize("fault", ["reward", "observation", "next", "a reward whose square is too large"])
 def test_nothing_that_is_not_finite_reaches_the_parameters(fault):
     agent = SMALL
     init, begin, update = compiled(agent)
     seen = [np.nan, 0.0, 0.0] if fault == "observation" else FIRST
     state, _ = begin(init(jax.random.key(0)), jnp.asarray(seen, jnp.float32), jax.random.key(1))
     following = [np.inf, 0.0, 0.0] if fault == "next" else SECOND
-    after, finite = update(state, told(following, np.nan if fault == "reward" else 1.0), jax.random.key(2))
+    after, finite = update(state, told(following, REWARDS.get(fault, 1.0)), jax.random.key(2))
     if fault != "next":  # a value at infinity is that of the farthest observation; the state after it is refused
         assert not bool(finite)
     for leaf in jax.tree.leaves(

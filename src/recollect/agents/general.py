@@ -338,8 +338,7 @@ class GeneralActorCritic(Agent):
         steps, optimizers = self._steps(directions, traces, errors, error, state.optimizers)
         pace = self.settling.pace(state.reached, state.tried)
         steps = steps._replace(actor=jax.tree.map(lambda step: pace * step, steps.actor))
-        finite = jnp.isfinite(sum(map(moved_by, steps, optimizers)))
-        finite &= jnp.all(jnp.isfinite(returns)) & jnp.all(jnp.isfinite(decision.observation))
+        finite = jnp.isfinite(sum(map(moved_by, steps, optimizers))) & td.all_finite(scales)  # so are returns and x
         moves = jnp.logical_and(finite, active)
         over = jnp.logical_or(timestep.terminated, timestep.truncated)
 
