@@ -7,7 +7,8 @@ import pytest
 
 from recollect.engines import compiled_gpu
 
-FIGURES = json.loads((Path(__file__).parents[2] / "benchmarks" / "gpu-h200.json").read_text())["kernels"]
+REPORT = json.loads((Path(__file__).parents[2] / "benchmarks" / "gpu-h200.json").read_text())
+FIGURES = [*REPORT["kernels_before"], *REPORT["kernels"]]  # of a way that is in both, what was measured last
 PROCESSORS = 132  # of an H200
 WAYS = {
     "teams": compiled_gpu.TEAMS,
@@ -24,4 +25,4 @@ def test_the_way_that_is_taken_was_the_fastest_or_nearly(pair, runs):
     speeds = {row["way"]: row["steps_per_second"] for row in FIGURES if (row["pair"], row["runs"]) == (pair, runs)}
     way = compiled_gpu.way_for(runs, PROCESSORS, SIZES[pair])
     name = next(name for name, options in WAYS.items() if options == way)
-    assert len(speeds) >= 4 and speeds[name] > 0.97 * max(speeds.values())
+    assert len(speeds) >= 10 and speeds[name] > 0.97 * max(speeds.values())

@@ -71,6 +71,11 @@ def normed(x: Tensor) -> Tensor:
     return functional.leaky_relu(functional.layer_norm(x, x.shape[-1:]), 0.01)
 
 
+def standardized(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """`recollect.agents.scaling.standardize`."""
+    return ((x - mean) / deviation).clamp(-FARTHEST, FARTHEST)
+
+
 class Units(nn.Module):
     """`recollect.agents.trace_units.TraceUnits`: h ← λ h + W x in complex numbers, as pairs of real ones."""
 
@@ -212,15 +217,14 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
 
     def standard(self, observation: Tensor) -> Tensor:
         """Observations in standard units."""
-        return ((observation - self.observed_mean) / self.observed_deviation).clamp(-FARTHEST, FARTHEST)
+        return standardized(observation, self.observed_mean, self.observed_deviation)
 
     def standard_reward(self, reward: Tensor | None, time: Tensor) -> Tensor:
         """[batch, 1]: rewards in standard units; 0 where none is known or an episode begins."""
         if reward is None:
             return torch.zeros_like(time, dtype=self.mean.dtype)[:, None]
         known = (time[:, None] > 0) & reward.isfinite()[:, None]
-        seen = ((reward[:, None] - self.rewarded_mean) / self.rewarded_deviation).clamp(-FARTHEST, FARTHEST)
-        return torch.where(known, seen, 0.0)
+        return torch.where(known, standardized(reward[:, None], self.rewarded_mean, self.rewarded_deviation), 0.0)
 
     def age_features(self, age: Tensor) -> Tensor:
         """`recollect.agents.episode_memory.age_features`: how near an age is to each of ``AGES``."""
