@@ -30,7 +30,7 @@ from recollect import FileError, Learner, RecollectError, Reservoir, cli
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.envs.t_maze import TMazeEnv
 from recollect.errors import printable
-from recollect.store import checkpoints, lock, run_folders, run_reading
+from recollect.store import checkpoints, lock, provenance, run_folders, run_reading
 from recollect.studies import reproduce
 from recollect.training import callbacks
 from recollect.training.resuming import resume
@@ -103,7 +103,7 @@ def load_run(path):
     try:
         plan = reproduce.plan_of(path, folder.config)
         run_reading.seconds_between_checkpoints(path, folder.config)
-        run_folders.refuse_changes(folder.config, plan.config(), str(path), ("command", "versions", "checkpoints"))
+        provenance.refuse_changes(folder.config, plan.config(), str(path), ("command", "versions", "checkpoints"))
         found = folder.load("a-0", {"x": ((4,), "float64")}, fallback=True)
         folder.cut_metrics({} if found is None else {"a-0": found})
     finally:

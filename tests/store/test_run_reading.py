@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 
 from recollect import FileError, RecollectError, cli
@@ -111,6 +112,20 @@ def test_verifying_beside_a_run_that_saves_often(runs, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "verify", gone)
     assert [wrong for _, wrong in run_reading.verify(runs / "good") if wrong] == [] and removed
+
+
+def test_another_config_than_the_checkpoints_is_not_intact(runs, capsys):
+    run = runs / "good"
+    config = json.loads((run / "config.json").read_text())
+    with run_folders.RunFolder.reopen(run) as folder:
+        folder.save("a", "a", [0], {"x": np.zeros(3)})
+    assert cli.main(["verify", str(run)]) == 0
+    (run / "config.json").write_text(json.dumps({**config, "checkpoints": {"every": 5}}))
+    assert cli.main(["verify", str(run)]) == 0
+    (run / "config.json").write_text(json.dumps({**config, "rate": 0.35}))
+    assert cli.main(["verify", str(run)]) == 1
+    out, err = capsys.readouterr()
+    assert "config.json: the config is not the one it began with: rate: was absent, is 0.35" in out and "1 place" in err
 
 
 def test_nothing_is_not_intact(tmp_path, capsys):

@@ -6,12 +6,13 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from recollect._version import __version__
+from recollect.errors import RecollectError
 
 BITS_DEPEND_ON = ("recollect", "jax", "jaxlib", "numpy", "numba", "prng", "backend", "processor", "xla_flags")
 """The versions that have to be the same for a resumed run to give the same bits; the rest is for the record."""
@@ -106,6 +107,22 @@ def differences(was: Any, now: Any, may_change: Collection[str] = ()) -> list[st
     ['a.rate: was 0.1, is 0.2']
     """
     return list(_differences(plain(was), plain(now), may_change, ""))
+
+
+MAY_CHANGE = ("checkpoints",)
+"""The fields of a config that need not be the same when a run is resumed; no result depends on them."""
+
+
+def refuse_changes(was: Any, now: Any, where: str, may_change: Collection[str] = MAY_CHANGE) -> None:
+    """Refuse another config than the one of the start, naming every field that differs."""
+    if wrong := differences(was, now, may_change):
+        allowed = f"only {', '.join(may_change)} may change" if may_change else "nothing may change"
+        raise RecollectError(f"{where}: the config is not the one it began with: {'; '.join(wrong)} ({allowed})")
+
+
+def without_versions(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint keeps of its run's config, beside the versions that it was itself made with."""
+    return {name: value for name, value in config.items() if name != "versions"}
 
 
 def _differences(was: Any, now: Any, may_change: Collection[str], path: str) -> Iterator[str]:

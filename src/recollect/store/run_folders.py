@@ -24,11 +24,16 @@ from recollect.store import checkpoints, files
 from recollect.store.checkpoints import Checkpoint
 from recollect.store.files import Folder
 from recollect.store.lock import Lock
-from recollect.store.provenance import BITS_DEPEND_ON, command_line, differences, encode, plain, versions
+from recollect.store.provenance import (
+    BITS_DEPEND_ON,
+    command_line,
+    differences,
+    encode,
+    plain,
+    versions,
+    without_versions,
+)
 from recollect.store.run_reading import LARGEST_METRICS, group_folder, lines_before, require_files
-
-MAY_CHANGE = ("checkpoints",)
-"""The fields of a config that need not be the same when a run is resumed; no result depends on them."""
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -171,9 +176,8 @@ class RunFolder:
     ) -> Path:
         """Save the state of the agent's runs of these seeds, and where their metrics end, which are flushed first."""
         metrics = self.metrics_so_far(group, agent, seeds)
-        config = {name: value for name, value in self.config.items() if name != "versions"}
         meta = {"finished": finished, "exact": self.exact, "metrics": metrics}
-        meta |= {"versions": self.versions, "config": config}
+        meta |= {"versions": self.versions, "config": without_versions(self.config)}
         return self.save_checkpoint(group, arrays, meta)
 
     def save_checkpoint(self, group: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Path:
@@ -237,10 +241,3 @@ class RunFolder:
         kept, self._written = lines_before(path, content, found)
         if kept != content:
             self._place.replace(path.name, kept)
-
-
-def refuse_changes(was: Any, now: Any, where: str, may_change: Sequence[str] = MAY_CHANGE) -> None:
-    """Refuse to resume with another config, naming every field that differs."""
-    if wrong := differences(was, now, may_change):
-        allowed = f"only {', '.join(may_change)} may change" if may_change else "nothing may change"
-        raise RecollectError(f"{where}: the config is not the one it began with: {'; '.join(wrong)} ({allowed})")

@@ -3,16 +3,17 @@
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from recollect.errors import FileError, printable
+from recollect.errors import FileError, RecollectError, printable
 from recollect.store import checkpoints, files
 from recollect.store.checkpoints import Checkpoint
 from recollect.store.lock import holder
+from recollect.store.provenance import refuse_changes, without_versions
 
 LARGEST_METRICS = 2**30  # bytes
 LARGEST_CURVES = 10**8  # numbers
@@ -80,14 +81,17 @@ SNAPSHOTS = "snapshots"
 
 
 def verify(path: Path) -> list[tuple[Path, str | None]]:
-    """Every part of a run folder with what is wrong with it, or None: the JSON files, each checkpoint, the metrics."""
+    """Every part of a run folder with what is wrong with it, or None: the JSON files, each checkpoint, the metrics.
+
+    Checkpoints are held to their SHA-256, the metrics to the sum and the config to the copy in each group's newest.
+    """
     found: list[tuple[Path, str | None]] = []
 
     def check(part: Path, function: Callable[[], object]) -> None:
         try:
             function()
             found.append((part, None))
-        except FileError as error:
+        except RecollectError as error:
             # A run that continues removes checkpoints that are no longer needed; the run itself has to be there.
             if part == path or os.path.lexists(part):
                 found.append((part, str(error)))
@@ -103,7 +107,14 @@ def verify(path: Path) -> list[tuple[Path, str | None]]:
     if newest:
         metrics = path / "metrics.jsonl"
         check(metrics, lambda: lines_before(metrics, files.read(metrics, LARGEST_METRICS), newest))
+        check(path / "config.json", lambda: _require_config(path / "config.json", newest.values()))
     return found
+
+
+def _require_config(path: Path, found: Iterable[Checkpoint]) -> None:
+    config = without_versions(files.read_json(path))
+    for was in [checkpoint.meta["config"] for checkpoint in found if "config" in checkpoint.meta]:
+        refuse_changes(was, config, str(path))
 
 
 def _links(path: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from recollect.errors import RecollectError
-from recollect.store import checkpoints, files, run_folders, run_reading, trees
+from recollect.store import checkpoints, files, provenance, run_folders, run_reading, trees
 from recollect.store.interrupts import Interrupted, Interrupts
 from recollect.studies import crew, drawing, plots, slices, verdict
 from recollect.studies.executors import Executor
@@ -81,8 +81,8 @@ def resume(
     with run_folders.RunFolder.reopen(path, break_lock=break_lock) as folder:
         known = plan_of(path, folder.config)
         asked = known if plan is None else plan
-        unlike = ("command", "versions", *run_folders.MAY_CHANGE)
-        run_folders.refuse_changes(folder.config, asked.config(), str(path), unlike)
+        unlike = ("command", "versions", *provenance.MAY_CHANGE)
+        provenance.refuse_changes(folder.config, asked.config(), str(path), unlike)
         every = every or run_reading.seconds_between_checkpoints(path, folder.config)
         found = {}
         for job in asked.jobs:
@@ -92,8 +92,8 @@ def resume(
                 if (checkpoint := folder.load(name, like, fallback=fallback)) is not None:
                     found[name] = checkpoint
         for checkpoint in found.values():
-            now = {name: value for name, value in folder.config.items() if name != "versions"}
-            run_folders.refuse_changes(checkpoint.meta.get("config"), now, str(path))
+            now = provenance.without_versions(folder.config)
+            provenance.refuse_changes(checkpoint.meta.get("config"), now, str(path))
         inexact = folder.refuse_other_versions(list(found.values()), allow_inexact)
         folder.cut_metrics(found)
         folder.log_resumed(found, inexact)

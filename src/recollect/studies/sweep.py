@@ -18,8 +18,7 @@ from recollect.errors import FileError, RecollectError
 from recollect.store import files
 from recollect.store.files import Folder
 from recollect.store.lock import Lock
-from recollect.store.provenance import encode, plain, versions
-from recollect.store.run_folders import refuse_changes
+from recollect.store.provenance import encode, plain, refuse_changes, versions
 from recollect.store.run_reading import LARGEST_METRICS
 from recollect.studies.executors import Executor, Processes, VersionsDifferError
 

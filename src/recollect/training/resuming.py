@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import FileError, printable
-from recollect.store import checkpoints, files, run_folders, run_reading
+from recollect.store import checkpoints, files, provenance, run_reading
 from recollect.store.run_folders import RunFolder
 from recollect.training import arguments
 from recollect.training import callbacks as known_callbacks
@@ -87,12 +87,12 @@ def _restored(
         learner = Learner.described_by(config, path / "config.json", env, check=False)
         learner.goal = learning["steps"]
     else:
-        now = {name: value for name, value in config.items() if name != "versions"}
-        run_folders.refuse_changes(found.meta.get("config"), now, str(path))
+        now = provenance.without_versions(config)
+        provenance.refuse_changes(found.meta.get("config"), now, str(path))
         inexact = folder.refuse_other_versions([found], allow_inexact)
         learner = Learner.restore(found, env, check=False, allow_inexact=allow_inexact)
     was = {name: config.get(name) for name in _DESCRIBING}
-    run_folders.refuse_changes(was, {name: learner.description()[name] for name in _DESCRIBING}, str(path), ())
+    provenance.refuse_changes(was, {name: learner.description()[name] for name in _DESCRIBING}, str(path), ())
     if found is None or found.meta.get("finished") is not True:
         learner.exact = folder.exact
         inexact += learner.take_up()
