@@ -47,6 +47,19 @@ def test_a_learner_in_a_log(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_is_counted(terminal, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    for wanted in (True, False):
+        with progress.counting("playing maze", 2000, "episodes", wanted) as tell:
+            tell(1500)
+        said = capsys.readouterr().err
+        assert ("1,500 of 2,000 episodes" in said) == ("playing maze" in said) == wanted
+        assert ("━" in said) == (terminal and wanted)
+
+
 def test_a_line_of_a_study(monkeypatch, capsys):
     lines, report = progress.Lines("fig4", 100), Progress(50, 150, np.array([20, 40, 60]), [], 0.5)
     lines(report)

@@ -77,7 +77,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     from recollect import Learner
 
     learner = Learner.load(args.run_folder, args.env)
-    print(learner.evaluate(args.episodes, seed=args.seed))
+    print(learner.evaluate(args.episodes, seed=args.seed, progress=True))
 
 
 def _inspect(args: argparse.Namespace) -> None:
@@ -86,7 +86,7 @@ def _inspect(args: argparse.Namespace) -> None:
     from recollect.training import inspection
 
     learner = Learner.load(args.run_folder, args.env)
-    moments = inspection.play(learner, args.seed, args.limit)
+    moments = inspection.play(learner, args.seed, args.limit, progress=True)
     columns, rows = inspection.lines(moments)
     print_table(columns, rows)
     print(f"return {sum(m.reward for m in moments):g} in {len(moments)} steps; ▸ marks what was recalled")

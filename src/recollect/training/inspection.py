@@ -14,6 +14,7 @@ from recollect.errors import RecollectError
 from recollect.training import arguments
 from recollect.training.online import Learner
 from recollect.training.player import Player, environment, play_episode
+from recollect.training.progress import counting
 from recollect.training.returned import EnvironmentFault
 
 
@@ -31,10 +32,13 @@ class Moment(NamedTuple):
     reward: float
 
 
-def play(learner: Learner, seed: int = 0, limit: int = 1000, *, env: Any = None) -> list[Moment]:
+def play(
+    learner: Learner, seed: int = 0, limit: int = 1000, *, env: Any = None, progress: bool = False
+) -> list[Moment]:
     """An episode of at most ``limit`` steps, without learning, in an environment of its own.
 
-    ``env``: as for ``Learner``, where that was given one environment and cannot make another.
+    ``env``: as for ``Learner``, where that was given one environment and cannot make another. ``progress``: say on
+    stderr how many steps are done, where it takes a while.
     """
     agent = learner.agent
     if not isinstance(agent, (EpisodicActorCritic, GeneralActorCritic)):
@@ -64,10 +68,12 @@ def play(learner: Learner, seed: int = 0, limit: int = 1000, *, env: Any = None)
     def fault(step: int, what: str) -> EnvironmentFault:
         return EnvironmentFault(learner.source.name, seed, step, what)
 
-    with environment(learner, env) as other:
+    told = counting(f"playing {learner.source.name}", limit, "steps at most", progress)
+    with environment(learner, env) as other, told as tell:
         player = learner.player(seed)
         for action, reward, _ in itertools.islice(play_episode(player, other, seed, fault), limit):
             moments.append(moment(player, action, reward))
+            tell(len(moments))
     return moments
 
 

@@ -26,7 +26,7 @@ from recollect.training import arguments, player, saving
 from recollect.training import callbacks as known_callbacks
 from recollect.training.assembly import assemble
 from recollect.training.player import Evaluation, Player
-from recollect.training.progress import showing
+from recollect.training.progress import counting, showing
 from recollect.training.recording import GROUP, Recorder, put_back
 from recollect.training.returned import EnvironmentFault
 from recollect.training.stepping import Stepping
@@ -350,7 +350,15 @@ class Learner(Stepping):
         """Refuse where there is no environment to play in besides the one that is learned in."""
         player.check_can_play(self)
 
-    def evaluate(self, episodes: int = 100, *, seed: int | None = None, copy: int = 0, env: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        seed: int | None = None,
+        copy: int = 0,
+        env: Any = None,
+        progress: bool = False,
+    ) -> Evaluation:
         """Play episodes without learning, in an environment of their own.
 
         Args:
@@ -358,13 +366,15 @@ class Learner(Stepping):
             seed: of the episodes and of the agent's choices (default: one beside the learner's own).
             copy: which of several independent agents plays.
             env: as for ``Learner``, where the learner was given one environment and cannot make another.
+            progress: say on stderr how many episodes are done, where it takes a while.
         """
         episodes = arguments.count("episodes", episodes)
         default = 2**31 + self.seed + (0 if self.shared else copy)
         seed = default if seed is None else arguments.seed("seed", seed)
-        with player.environment(self, env) as other:
+        told = counting(f"playing {self.source.name}", episodes, "episodes", progress)
+        with player.environment(self, env) as other, told as tell:
             asked = self._asked or (lambda: False)
-            return player.play(self.player(seed, copy), other, episodes, self.source.name, seed, asked)
+            return player.play(self.player(seed, copy), other, episodes, self.source.name, seed, asked, tell)
 
     def view(self, *, seed: int = 0, limit: int = 1000) -> Any:
         """An episode of what has been learned by now as a page: what is seen, remembered, recalled and done, and why.

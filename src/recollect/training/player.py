@@ -151,9 +151,18 @@ def play_episode(
 
 
 def play(
-    player: Player, env: gym.Env, episodes: int, name: str, seed: int, asked: Callable[[], bool] = lambda: False
+    player: Player,
+    env: gym.Env,
+    episodes: int,
+    name: str,
+    seed: int,
+    asked: Callable[[], bool] = lambda: False,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
-    """So many episodes, seeded one by one from ``seed``; ``asked``: whether to end with ``Interrupted``."""
+    """So many episodes, seeded one by one from ``seed``.
+
+    ``asked``: whether to end with ``Interrupted``. ``tell`` is told after each how many are done.
+    """
     returns: list[float] = []
     lengths: list[int] = []
     for k in range(episodes):
@@ -169,4 +178,5 @@ def play(
             lengths[-1] += 1
             if asked():
                 raise Interrupted
+        tell(k + 1)
     return Evaluation(np.array(returns), np.array(lengths))

@@ -124,6 +124,34 @@ def showing(label: str, start: int, goal: int, wanted: bool) -> Iterator[Callabl
         yield show
 
 
+@contextlib.contextmanager
+def counting(label: str, goal: int, unit: str, wanted: bool) -> Iterator[Callable[[int], None]]:
+    """Gives what is called with how many are done of ``goal`` episodes, steps or the like; silent unless ``wanted``."""
+    if not wanted:
+        yield lambda done: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        shown = time.monotonic()
+
+        def say(done: int) -> None:
+            nonlocal shown
+            if time.monotonic() - shown >= EVERY:
+                shown = time.monotonic()
+                _say(f"{label}: {done:,} of {goal:,} {unit}")
+
+        yield say
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, refresh_per_second=4, transient=True) as progress:
+        task = progress.add_task(label, total=goal, text="compiling")
+        yield lambda done: progress.update(task, completed=done, text=f"{done:,} of {goal:,} {unit}")
+
+
 def _line_of_metrics(label: str, goal: int) -> Callable[[int, list[dict[str, Any]]], None]:
     shown = time.monotonic()
 
