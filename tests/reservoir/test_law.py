@@ -97,3 +97,18 @@ def test_wrong_arguments():
         law.log_ratios([0.0, -math.inf], 2)
     with pytest.raises(ValueError, match="one-dimensional"):
         law.log_ratios(np.zeros((2, 2)), 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "n", "message"),
+    [
+        ([1.0, math.nan], 1, r"weights\[1\] is nan: weights must be finite"),
+        ([1, -1], 1, r"weights\[1\] is -1"),
+        ([1, 0, 0], 2, "fewer than n=2 weights are positive"),
+        ([1, 2], 3, "n=3 must be from 0 to the number of weights, 2"),
+        ([1] * 60, 30, "subsets are too many to enumerate"),
+    ],
+)
+def test_what_cannot_be_enumerated(weights, n, message):
+    with pytest.raises(ValueError, match=message):
+        law.enumerate_law(weights, n)

@@ -35,6 +35,12 @@ def merged_with_itself():
     a.merge(b).merge(a)
 
 
+@pytest.mark.parametrize("seed", [-1, "one", 0.5])
+def test_a_wrong_seed_is_named(seed):
+    with pytest.raises((TypeError, ValueError), match=r"seed=.* must be a whole number of at least 0"):
+        Reservoir(2, seed=seed)
+
+
 def test_random_words():
     """The generator's published first outputs for the state 1, 2, 3, 4."""
     rng = np.array([1, 2, 3, 4], np.uint64)

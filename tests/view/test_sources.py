@@ -148,6 +148,8 @@ def test_the_command_writes_a_page_and_a_recording(run, tmp_path, capsys):
         (["--port", "80"], "--port goes with --serve"),
         (["--serve", "--out", "x.html"], "--out writes a file"),
         (["--recording", "x.json"], "one recording"),
+        (["--recording", "x.txt"], "ends in .json or .json.gz"),
+        (["--out", "."], "--out . is a folder"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(tmp_path, capsys, words, message):

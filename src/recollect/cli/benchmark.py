@@ -8,6 +8,7 @@ from recollect.cli.arguments import Commands, add_resume, add_set, count, multip
 from recollect.cli.reports import check_out, print_table, run_units, write_report
 from recollect.cores import cores
 from recollect.errors import RecollectError
+from recollect.studies.tasks import AGENTS
 
 SHOWN = 5
 """Settings of a search that are printed, of each task and agent."""
@@ -114,7 +115,7 @@ def register(commands: Commands) -> None:
     suites = compare.add_subparsers(metavar="SUITE", required=True)
     suite = suites.add_parser("memory", help="the board: bsuite, popgym, MiniGrid, control and our own tasks")
     suite.add_argument("--tasks", type=names, help="comma-separated, or all (default: one of each kind)")
-    suite.add_argument("--agents", type=names, help="comma-separated (default: general)")
+    suite.add_argument("--agents", type=names, help=f"comma-separated, of {', '.join(AGENTS)} (default: general)")
     suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
     suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
     suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")

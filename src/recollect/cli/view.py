@@ -16,6 +16,10 @@ def _view(args: argparse.Namespace) -> None:
     from recollect.view import format as recording
     from recollect.view import page, sources
 
+    if args.recording is not None and not args.recording.name.endswith((".json", ".json.gz")):
+        raise RecollectError(f"--recording {args.recording}: a recording's name ends in .json or .json.gz")
+    if args.out is not None and args.out.is_dir():
+        raise RecollectError(f"--out {args.out} is a folder: name the page in it, such as {args.out / 'view.html'}")
     if args.port is not None:
         raise RecollectError("--port goes with --serve: without it, the page is a file")
     out = args.out or default_out(args.paths)
@@ -83,7 +87,7 @@ def register(commands: Commands) -> None:
         metavar="RUN",
         help="run folder, saved learner, recording, folder of reproduce, or report of benchmark; several side by side",
     )
-    look.add_argument("--out", type=Path, metavar="FILE", help="the page (default: RUN/view.html)")
+    look.add_argument("--out", type=Path, metavar="FILE", help="the page (default: view.html in RUN, or here)")
     look.add_argument("--no-open", dest="open", action="store_false", help="do not open a browser")
     look.add_argument("--serve", action="store_true", help="serve it on 127.0.0.1 and follow runs that are training")
     look.add_argument("--port", type=_port, help="of --serve (default: a free one)")

@@ -168,6 +168,10 @@ def _newton_step(log_weights: np.ndarray, n: int, missing: np.ndarray) -> np.nda
     return np.clip(step - step.mean(), -3.0, 3.0)
 
 
+MOST_SUBSETS = 10**7
+"""More are not enumerated: they would take gigabytes."""
+
+
 def enumerate_law(weights: Sequence[Any], n: int) -> dict[tuple[Hashable, ...], Any]:
     """Every n-subset of positions with its probability, by brute force; exact for ``fractions.Fraction`` weights.
 
@@ -176,6 +180,14 @@ def enumerate_law(weights: Sequence[Any], n: int) -> dict[tuple[Hashable, ...], 
 
     Paper: Eq. (11)
     """
+    if not 0 <= n <= len(weights):
+        raise ValueError(f"n={n} must be from 0 to the number of weights, {len(weights)}")
+    if wrong := [f"weights[{i}] is {w}" for i, w in enumerate(weights) if not 0 <= w < math.inf]:
+        raise ValueError(f"{wrong[0]}: weights must be finite and not negative")
+    if sum(w > 0 for w in weights) < n:
+        raise ValueError(f"fewer than n={n} weights are positive: no subset has a probability")
+    if (count := math.comb(len(weights), n)) > MOST_SUBSETS:
+        raise ValueError(f"{count:,} subsets are too many to enumerate; inclusion_probabilities needs no enumeration")
     products = {s: math.prod(weights[i] for i in s) for s in itertools.combinations(range(len(weights)), n)}
     total = sum(products.values())
     return {subset: product / total for subset, product in products.items()}

@@ -15,7 +15,11 @@ _U11 = np.uint64(11)
 
 def seeded(seed) -> np.ndarray:
     """Four words of state from anything ``numpy.random.SeedSequence`` takes (None: from the operating system)."""
-    return np.random.SeedSequence(seed).generate_state(4, np.uint64)
+    try:
+        sequence = np.random.SeedSequence(seed)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"seed={seed!r} must be a whole number of at least 0, a sequence of them, or None") from error
+    return sequence.generate_state(4, np.uint64)
 
 
 @njit(cache=True, error_model="numpy")
