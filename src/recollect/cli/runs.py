@@ -100,8 +100,6 @@ def register(commands: Commands) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
     listing.set_defaults(run=_runs)
 
-    check = commands.add_parser(
-        "verify", help="check the checkpoints and metrics of a run against their checksums, its config against them"
-    )
+    check = commands.add_parser("verify", help="check a run against its checksums")
     check.add_argument("folder", type=Path, metavar="RUN")
     check.set_defaults(run=_verify)
