@@ -12,6 +12,7 @@ from typing import Any
 
 from recollect._version import __version__
 from recollect.cli.arguments import Commands, add_break_lock, add_on, count, multiple, names, seed
+from recollect.cli.sample_checks import check, check_columns, check_schema
 from recollect.cores import cores
 from recollect.errors import RecollectError
 
@@ -57,7 +58,7 @@ def _sample(args: argparse.Namespace) -> None:
     from recollect.store.lock import Lock
 
     tables.pyarrow()
-    _check(args)
+    check(args)
     if args.out is None:
         _draw_and_show(args)
         return
@@ -75,16 +76,15 @@ def _draw_and_show(args: argparse.Namespace) -> None:
     from recollect.cli.sample_parts import Parts
     from recollect.reservoir import stages, tables
 
-    select = tables.Select(
-        args.weight or args.inclusion or args.pps, tables.conditions(args.where) if args.where else ()
-    )
+    column = next((name for name in (args.weight, args.inclusion, args.pps) if name is not None), None)
+    select = tables.Select(column, () if args.where is None else tables.conditions(args.where))
     options = stages.Options(select, args.bad, args.columns)
     if args.files == ["-"]:
         show(args, _from_stdin(args, options))
         return
     states = _states(_paths(args))
     parts = [piece for path in states for piece in tables.pieces_of(path, args.format)]
-    _check_columns(args, parts, select)
+    check_columns(args, parts, select)
     if args.out is None:
         show(args, _from_files(args, options, parts, states, None))
         return
@@ -105,35 +105,6 @@ def _draw_and_show(args: argparse.Namespace) -> None:
         raise
     finally:
         kept.close()
-
-
-def _check(args: argparse.Namespace) -> None:
-    chosen = [name for name in ("weight", "inclusion", "pps") if getattr(args, name) is not None]
-    if len(chosen) + args.uniform != 1:
-        raise RecollectError("one of --weight COLUMN, --uniform, --inclusion COLUMN and --pps COLUMN is needed")
-    if args.on != "local" and (args.inclusion is not None or args.pps is not None):
-        raise RecollectError("--inclusion and --pps solve for the weights of all rows together: on this machine alone")
-    if args.bad != "stop" and (args.inclusion is not None or args.pps is not None):
-        raise RecollectError("--bad: with --inclusion and --pps every row needs a probability")
-    if (args.n is None) != (args.inclusion is not None):
-        raise RecollectError("-n says how many rows; with --inclusion their probabilities do")
-    if args.by is not None and args.total is None:
-        raise RecollectError("--by: groups of a --total COLUMN")
-    if args.resume and args.out is None:
-        raise RecollectError("--resume: say with --out which sample to continue")
-    if args.out is not None:
-        from recollect.reservoir.tables import COMPRESSED, format_of
-
-        if format_of(str(args.out)) and args.out.suffix.lower() in COMPRESSED:
-            raise RecollectError(f"{args.out}: the sample is written without {args.out.suffix}; Parquet is compressed")
-        if not args.out.parent.is_dir():
-            raise RecollectError(f"{args.out.parent} is no folder to write {args.out.name} to")
-    if args.columns is not None:
-        if not args.columns or len(set(args.columns)) < len(args.columns):
-            raise RecollectError(f"--columns {','.join(args.columns)!r}: each column once, and at least one")
-        for name in (args.total, args.by):
-            if name is not None and name not in args.columns:
-                raise RecollectError(f"--columns leaves out {name}, which --total or --by asks for")
 
 
 def _paths(args: argparse.Namespace) -> list[str]:
@@ -202,32 +173,6 @@ def _refuse_changed(states: dict[str, list[int]], error: Exception | None = None
             raise UnfitError(f"{path} changed while it was read: there is no one table to sample from") from error
 
 
-def _check_columns(args: argparse.Namespace, parts: list[Any], select: Any) -> None:
-    """Refuse columns that cannot be read, added up or written before the rows are read, not after."""
-    from recollect.reservoir import tables
-
-    chosen = None if args.columns is None else tuple(dict.fromkeys([*select.columns, *args.columns]))
-    # What is left out of JSON lines may be of several types, and the lines then have no schema as a whole.
-    schemas = ((p.path, tables.schema_of(p, chosen if p.format == "jsonl" else None)) for p in parts)
-    path, schema = next((found for found in schemas if found[1].names), (parts[0].path, tables.pyarrow().schema([])))
-    _check_schema(args, schema, path, select)
-
-
-def _check_schema(args: argparse.Namespace, schema: Any, where: str, select: Any) -> None:
-    from recollect.reservoir import tables
-
-    shown = schema.names if args.columns is None else args.columns
-    for name in (*select.columns, *shown, args.total, args.by):
-        if name is not None:
-            tables.require(schema.names, [name], where)
-    tables.refuse_taken(shown, where)
-    if args.total is not None:
-        tables.refuse_unless_numbers(schema.field(args.total).type, args.total)
-    if args.out is not None or args.total is None:
-        kind = "csv" if args.out is None else tables.format_of(str(args.out))
-        tables.refuse_unwritable([schema.field(name) for name in shown], kind)
-
-
 def _on_ray(args: argparse.Namespace, parts: list[Any], options: Any, n: int, common: dict[str, Any]) -> Any:
     from recollect.reservoir import pieces
     from recollect.studies import executors
@@ -291,7 +236,7 @@ def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
     table = pa.table({})
     for batch in tables.batches(piece, columns, options.select.weight, source=sys.stdin.buffer):
         if not rows:
-            _check_schema(args, batch.schema, piece.path, options.select)
+            check_schema(args, batch.schema, piece.path, options.select)
         weights = tables.weights_of(batch, options.select).copy()
         bad += stages.cleaned(weights, piece, options, rows)
         rows += len(weights)

@@ -70,16 +70,20 @@ def chunks(piece: Piece, options: Options, cache: Cache | None, tell: Tell = sil
         yield chunk[:filled].copy()
 
 
+def told(weights: np.ndarray, at: int, piece: Piece, row: int, column: str | None) -> str:
+    """File, row, column and value of one of the weights that begin at a row of a piece."""
+    what = "missing or not a number" if math.isnan(weights[at]) else str(weights[at])
+    return f"{piece.path}, row {piece.first_row + row + at} (counted from 0): {column} is {what}"
+
+
 def cleaned(weights: np.ndarray, piece: Piece, options: Options, row: int) -> int:
     """Set weights that are none to 0, in place, and say how many; under ``bad="stop"`` the first is an error."""
     with np.errstate(invalid="ignore"):
         wrong = np.flatnonzero(~((weights >= 0.0) & (weights < math.inf)))
     if len(wrong) and options.bad == "stop":
-        value = weights[wrong[0]]
-        what = "missing or not a number" if math.isnan(value) else str(value)
         raise UnfitError(
-            f"{piece.path}, row {piece.first_row + row + int(wrong[0])} (counted from 0): {options.select.weight} is "
-            f"{what}; 0 and finite positive numbers are weights, --bad skip or --bad zero passes over others"
+            f"{told(weights, int(wrong[0]), piece, row, options.select.weight)}; 0 and finite positive numbers are "
+            "weights, --bad skip or --bad zero passes over others"
         )
     weights[wrong] = 0.0
     return len(wrong)

@@ -72,7 +72,9 @@ class Select(NamedTuple):
     @property
     def columns(self) -> list[str]:
         """The columns that are read for it."""
-        return list(dict.fromkeys([*([self.weight] if self.weight else []), *(name for name, _, _ in self.where)]))
+        return list(
+            dict.fromkeys([*([] if self.weight is None else [self.weight]), *(name for name, _, _ in self.where)])
+        )
 
 
 def format_of(path: str, given: str | None = None) -> str:
