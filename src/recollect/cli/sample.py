@@ -54,17 +54,17 @@ class _Progress:
 
 
 def _sample(args: argparse.Namespace) -> None:
-    from recollect.reservoir import tables
+    from recollect.reservoir.columns import pyarrow
     from recollect.store.lock import Lock
 
-    tables.pyarrow()
+    pyarrow()
     check(args)
     if args.out is None:
         _draw_and_show(args)
         return
     lock = Lock(args.out.parent, name=f"{args.out.name}.lock", break_lock=args.break_lock)
     try:
-        if args.out.exists():
+        if os.path.lexists(args.out):  # a link too, whatever it leads to
             raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
         _draw_and_show(args)
     finally:
@@ -74,11 +74,12 @@ def _sample(args: argparse.Namespace) -> None:
 def _draw_and_show(args: argparse.Namespace) -> None:
     from recollect.cli.sample_output import show
     from recollect.cli.sample_parts import Parts
-    from recollect.reservoir import stages, tables
+    from recollect.reservoir import conditions, stages, tables, text
 
     column = next((name for name in (args.weight, args.inclusion, args.pps) if name is not None), None)
-    select = tables.Select(column, () if args.where is None else tables.conditions(args.where))
-    options = stages.Options(select, args.bad, args.columns)
+    select = tables.Select(column, () if args.where is None else conditions.conditions(args.where))
+    is_text = args.out is None or tables.format_of(str(args.out)) in text.DELIMITERS
+    options = stages.Options(select, args.bad or "stop", args.columns, is_text)
     if args.files == ["-"]:
         show(args, _from_stdin(args, options))
         return
@@ -212,14 +213,14 @@ def _again(executor: Any, attempt: int, outer: Any, work: Any, arguments: tuple,
 def _plan(args: argparse.Namespace, states: dict[str, list[int]]) -> dict[str, Any]:
     """What a sample depends on: one that is resumed must agree in all of it."""
     found = {name: getattr(args, name) for name in ("weight", "uniform", "inclusion", "pps", "n", "seed", "where")}
-    found |= {name: getattr(args, name) for name in ("bad", "columns", "format")}
+    found |= {"bad": args.bad or "stop", "columns": args.columns, "format": args.format}
     return {"recollect": __version__, **found, "files": states}
 
 
 def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
     """One look at each row: what cannot be read again passes through a ``Reservoir``."""
     from recollect import Reservoir
-    from recollect.reservoir import counts, pieces, stages, tables
+    from recollect.reservoir import columns, counts, pieces, stages, tables, written
 
     if args.inclusion is not None or args.pps is not None or args.on != "local":
         raise RecollectError("standard input is read once, here: --inclusion, --pps and --on are for files")
@@ -228,29 +229,32 @@ def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
     if args.format in (None, "parquet"):
         raise RecollectError("standard input: --format is one of csv, tsv, jsonl, arrow (Parquet is read from its end)")
     tables.format_of("standard input", args.format)
-    pa = tables.pyarrow()
+    pa = columns.pyarrow()
     piece, progress = tables.Piece("standard input", args.format), _Progress(None)
     r = Reservoir(args.n, seed=args.seed)
-    columns = None if args.columns is None else list(dict.fromkeys([*args.columns, *options.select.columns]))
+    totals = set() if args.total is None else {args.total}
+    incoming = written.Incoming(piece, sys.stdin.buffer, options.select, args.columns, totals)
     rows = bad = population = 0
-    table = pa.table({})
-    for batch in tables.batches(piece, columns, options.select.weight, source=sys.stdin.buffer):
-        if not rows:
-            check_schema(args, batch.schema, piece.path, options.select)
-        weights = tables.weights_of(batch, options.select).copy()
+    drawn: list[Any] = []
+    for looked_at, batch in incoming:
+        if not drawn:
+            check_schema(args, incoming.schema, piece, options.select)
+            drawn = [pa.Table.from_batches([batch]).schema.empty_table()]
+        weights = tables.weights_of(looked_at, options.select).copy()
         bad += stages.cleaned(weights, piece, options, rows)
         rows += len(weights)
         population += counts.positives(weights)[0]
-        shown = batch if args.columns is None else batch.select(list(args.columns))
-        table = shown.schema.empty_table()
         if len(weights):
-            r.extend(tables.Slices(pa.Table.from_batches([shown])), weights)
+            r.extend(tables.Slices(pa.Table.from_batches([batch])), weights)
         progress.tell(len(weights))
     p = r.inclusion_probabilities()
-    table = pa.concat_tables(r.items, promote_options="permissive") if len(r) else table
-    return pieces.Sample(
-        tables.with_probabilities(table, p), p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0
-    )
+    drawn = r.items if len(r) else drawn
+    table = pa.table({})
+    if drawn:
+        parts = [(piece, pa.concat_tables(drawn, promote_options="permissive"))]
+        table = written.joined_with(parts, incoming.head, args.columns, options.as_written)
+    table = columns.with_probabilities(table, p)
+    return pieces.Sample(table, p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0)
 
 
 def _level(text: str) -> float:
@@ -286,12 +290,11 @@ def register(commands: Commands) -> None:
     sample.add_argument(
         "--bad",
         choices=("stop", "skip", "zero"),
-        default="stop",
         help="rows whose weight is missing, negative or infinite: stop (default), or pass over and count them",
     )
     sample.add_argument("--total", metavar="COLUMN", help="estimate the sum of a column over all rows")
     sample.add_argument("--by", metavar="COLUMN", help="and over each group of rows")
-    sample.add_argument("--level", type=_level, default=0.95, help="of the intervals (default: 0.95)")
+    sample.add_argument("--level", type=_level, help="of the intervals of --total (default: 0.95)")
     sample.add_argument("--seed", type=seed, default=0, help="one seed, one sample (default: 0)")
     sample.add_argument("--jobs", type=count, default=cores(), help="threads (default: one per core); same sample")
     sample.add_argument(

@@ -16,12 +16,16 @@ def check(args: argparse.Namespace) -> None:
         raise RecollectError("one of --weight COLUMN, --uniform, --inclusion COLUMN and --pps COLUMN is needed")
     if args.on != "local" and (args.inclusion is not None or args.pps is not None):
         raise RecollectError("--inclusion and --pps solve for the weights of all rows together: on this machine alone")
-    if args.bad != "stop" and (args.inclusion is not None or args.pps is not None):
+    if args.bad not in (None, "stop") and (args.inclusion is not None or args.pps is not None):
         raise RecollectError("--bad: with --inclusion and --pps every row needs a probability")
+    if args.bad is not None and args.uniform:
+        raise RecollectError("--bad: with --uniform there are no weights that could be bad")
     if (args.n is None) != (args.inclusion is not None):
         raise RecollectError("-n says how many rows; with --inclusion their probabilities do")
     if args.by is not None and args.total is None:
         raise RecollectError("--by: groups of a --total COLUMN")
+    if args.level is not None and args.total is None:
+        raise RecollectError("--level: of the intervals of a --total COLUMN")
     if args.resume and args.out is None:
         raise RecollectError("--resume: say with --out which sample to continue")
     if args.out is not None:
@@ -41,26 +45,52 @@ def check(args: argparse.Namespace) -> None:
 
 def check_columns(args: argparse.Namespace, parts: list[Any], select: Any) -> None:
     """Refuse columns that cannot be read, added up or written before the rows are read, not after."""
-    from recollect.reservoir import tables
+    from recollect.reservoir import columns, tables, written
 
     chosen = None if args.columns is None else tuple(dict.fromkeys([*select.columns, *args.columns]))
-    # What is left out of JSON lines may be of several types, and the lines then have no schema as a whole.
-    schemas = ((p.path, tables.schema_of(p, chosen if p.format == "jsonl" else None)) for p in parts)
-    path, schema = next((found for found in schemas if found[1].names), (parts[0].path, tables.pyarrow().schema([])))
-    check_schema(args, schema, path, select)
+    _check_same(parts, chosen)
+    numeric = select.numeric | (set() if args.total is None else {args.total})
+    # What is left out may be there twice or, of JSON lines, of several types, so that there is no schema of all of it.
+    schemas = ((p, tables.schema_of(p, chosen if p.format in written.FORMATS else None, numeric)) for p in parts)
+    piece, schema = next((found for found in schemas if found[1].names), (parts[0], columns.pyarrow().schema([])))
+    check_schema(args, schema, piece, select)
 
 
-def check_schema(args: argparse.Namespace, schema: Any, where: str, select: Any) -> None:
+def _check_same(parts: list[Any], chosen: tuple[str, ...] | None) -> None:
+    """Refuse files that lack columns: rows of theirs would come out as if values were missing."""
+    from recollect.reservoir import columns, tables
+
+    first, names = "", None
+    for piece in {piece.path: piece for piece in parts}.values():
+        own = tables.names_of(piece)
+        if own is None:
+            continue
+        if chosen is not None:
+            columns.require(own, chosen, piece.path)
+        elif names is None:
+            first, names = piece.path, own
+        elif set(own) != set(names):
+            (short, less), (long, more) = sorted([(first, names), (piece.path, own)], key=lambda one: len(set(one[1])))
+            lacking = ", ".join(name for name in more if name not in less)
+            raise RecollectError(
+                f"{short} lacks columns that {long} has: {lacking}; with --columns those that all files have are taken"
+            )
+
+
+def check_schema(args: argparse.Namespace, schema: Any, piece: Any, select: Any) -> None:
     """The same of the columns of one file, or of standard input."""
-    from recollect.reservoir import tables
+    from recollect.reservoir import columns, conditions, tables, text
 
     shown = schema.names if args.columns is None else args.columns
     for name in (*select.columns, *shown, args.total, args.by):
         if name is not None:
-            tables.require(schema.names, [name], where)
-    tables.refuse_taken(shown, where)
+            columns.require(schema.names, [name], piece.path)
+    columns.refuse_taken(shown, piece.path)
+    for condition in select.where:
+        conditions.scalar(schema.field(condition[0]).type, condition)
     if args.total is not None:
-        tables.refuse_unless_numbers(schema.field(args.total).type, args.total)
+        columns.refuse_unless_numbers(schema.field(args.total).type, args.total)
     if args.out is not None or args.total is None:
         kind = "csv" if args.out is None else tables.format_of(str(args.out))
-        tables.refuse_unwritable([schema.field(name) for name in shown], kind)
+        if kind not in text.DELIMITERS or piece.format not in text.DELIMITERS:  # else it is written as it is
+            columns.refuse_unwritable([schema.field(name) for name in shown], kind)
