@@ -133,7 +133,7 @@ def read(paths: list[str], jobs: int, where: tuple[tuple[str, str, str], ...]) -
     select = tables.Select("price", where)
 
     def one(piece: tables.Piece) -> None:
-        for _ in tables.batches(piece, select.columns, select.weight):
+        for _ in tables.batches(piece, select.columns, select):
             pass
 
     parts = [piece for path in paths for piece in tables.pieces_of(path)]

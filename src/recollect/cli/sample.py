@@ -12,6 +12,7 @@ from typing import Any
 
 from recollect._version import __version__
 from recollect.cli.arguments import Commands, add_break_lock, add_on, count, multiple, names, seed
+from recollect.cli.sample_checks import check, check_columns, check_schema
 from recollect.cores import cores
 from recollect.errors import RecollectError
 
@@ -53,17 +54,17 @@ class _Progress:
 
 
 def _sample(args: argparse.Namespace) -> None:
-    from recollect.reservoir import tables
+    from recollect.reservoir.columns import pyarrow
     from recollect.store.lock import Lock
 
-    tables.pyarrow()
-    _check(args)
+    pyarrow()
+    check(args)
     if args.out is None:
         _draw_and_show(args)
         return
     lock = Lock(args.out.parent, name=f"{args.out.name}.lock", break_lock=args.break_lock)
     try:
-        if args.out.exists():
+        if os.path.lexists(args.out):  # a link too, whatever it leads to
             raise RecollectError(f"{args.out} exists already: choose another --out, or remove it")
         _draw_and_show(args)
     finally:
@@ -73,18 +74,18 @@ def _sample(args: argparse.Namespace) -> None:
 def _draw_and_show(args: argparse.Namespace) -> None:
     from recollect.cli.sample_output import show
     from recollect.cli.sample_parts import Parts
-    from recollect.reservoir import stages, tables
+    from recollect.reservoir import conditions, stages, tables, text
 
-    select = tables.Select(
-        args.weight or args.inclusion or args.pps, tables.conditions(args.where) if args.where else ()
-    )
-    options = stages.Options(select, args.bad, args.columns)
+    column = next((name for name in (args.weight, args.inclusion, args.pps) if name is not None), None)
+    select = tables.Select(column, () if args.where is None else conditions.conditions(args.where))
+    is_text = args.out is None or tables.format_of(str(args.out)) in text.DELIMITERS
+    options = stages.Options(select, args.bad or "stop", args.columns, is_text)
     if args.files == ["-"]:
         show(args, _from_stdin(args, options))
         return
     states = _states(_paths(args))
     parts = [piece for path in states for piece in tables.pieces_of(path, args.format)]
-    _check_columns(args, parts, select)
+    check_columns(args, parts, select)
     if args.out is None:
         show(args, _from_files(args, options, parts, states, None))
         return
@@ -105,35 +106,6 @@ def _draw_and_show(args: argparse.Namespace) -> None:
         raise
     finally:
         kept.close()
-
-
-def _check(args: argparse.Namespace) -> None:
-    chosen = [name for name in ("weight", "inclusion", "pps") if getattr(args, name) is not None]
-    if len(chosen) + args.uniform != 1:
-        raise RecollectError("one of --weight COLUMN, --uniform, --inclusion COLUMN and --pps COLUMN is needed")
-    if args.on != "local" and (args.inclusion is not None or args.pps is not None):
-        raise RecollectError("--inclusion and --pps solve for the weights of all rows together: on this machine alone")
-    if args.bad != "stop" and (args.inclusion is not None or args.pps is not None):
-        raise RecollectError("--bad: with --inclusion and --pps every row needs a probability")
-    if (args.n is None) != (args.inclusion is not None):
-        raise RecollectError("-n says how many rows; with --inclusion their probabilities do")
-    if args.by is not None and args.total is None:
-        raise RecollectError("--by: groups of a --total COLUMN")
-    if args.resume and args.out is None:
-        raise RecollectError("--resume: say with --out which sample to continue")
-    if args.out is not None:
-        from recollect.reservoir.tables import COMPRESSED, format_of
-
-        if format_of(str(args.out)) and args.out.suffix.lower() in COMPRESSED:
-            raise RecollectError(f"{args.out}: the sample is written without {args.out.suffix}; Parquet is compressed")
-        if not args.out.parent.is_dir():
-            raise RecollectError(f"{args.out.parent} is no folder to write {args.out.name} to")
-    if args.columns is not None:
-        if not args.columns or len(set(args.columns)) < len(args.columns):
-            raise RecollectError(f"--columns {','.join(args.columns)!r}: each column once, and at least one")
-        for name in (args.total, args.by):
-            if name is not None and name not in args.columns:
-                raise RecollectError(f"--columns leaves out {name}, which --total or --by asks for")
 
 
 def _paths(args: argparse.Namespace) -> list[str]:
@@ -202,32 +174,6 @@ def _refuse_changed(states: dict[str, list[int]], error: Exception | None = None
             raise UnfitError(f"{path} changed while it was read: there is no one table to sample from") from error
 
 
-def _check_columns(args: argparse.Namespace, parts: list[Any], select: Any) -> None:
-    """Refuse columns that cannot be read, added up or written before the rows are read, not after."""
-    from recollect.reservoir import tables
-
-    chosen = None if args.columns is None else tuple(dict.fromkeys([*select.columns, *args.columns]))
-    # What is left out of JSON lines may be of several types, and the lines then have no schema as a whole.
-    schemas = ((p.path, tables.schema_of(p, chosen if p.format == "jsonl" else None)) for p in parts)
-    path, schema = next((found for found in schemas if found[1].names), (parts[0].path, tables.pyarrow().schema([])))
-    _check_schema(args, schema, path, select)
-
-
-def _check_schema(args: argparse.Namespace, schema: Any, where: str, select: Any) -> None:
-    from recollect.reservoir import tables
-
-    shown = schema.names if args.columns is None else args.columns
-    for name in (*select.columns, *shown, args.total, args.by):
-        if name is not None:
-            tables.require(schema.names, [name], where)
-    tables.refuse_taken(shown, where)
-    if args.total is not None:
-        tables.refuse_unless_numbers(schema.field(args.total).type, args.total)
-    if args.out is not None or args.total is None:
-        kind = "csv" if args.out is None else tables.format_of(str(args.out))
-        tables.refuse_unwritable([schema.field(name) for name in shown], kind)
-
-
 def _on_ray(args: argparse.Namespace, parts: list[Any], options: Any, n: int, common: dict[str, Any]) -> Any:
     from recollect.reservoir import pieces
     from recollect.studies import executors
@@ -267,14 +213,14 @@ def _again(executor: Any, attempt: int, outer: Any, work: Any, arguments: tuple,
 def _plan(args: argparse.Namespace, states: dict[str, list[int]]) -> dict[str, Any]:
     """What a sample depends on: one that is resumed must agree in all of it."""
     found = {name: getattr(args, name) for name in ("weight", "uniform", "inclusion", "pps", "n", "seed", "where")}
-    found |= {name: getattr(args, name) for name in ("bad", "columns", "format")}
+    found |= {"bad": args.bad or "stop", "columns": args.columns, "format": args.format}
     return {"recollect": __version__, **found, "files": states}
 
 
 def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
     """One look at each row: what cannot be read again passes through a ``Reservoir``."""
     from recollect import Reservoir
-    from recollect.reservoir import counts, pieces, stages, tables
+    from recollect.reservoir import columns, counts, pieces, stages, tables, written
 
     if args.inclusion is not None or args.pps is not None or args.on != "local":
         raise RecollectError("standard input is read once, here: --inclusion, --pps and --on are for files")
@@ -283,29 +229,32 @@ def _from_stdin(args: argparse.Namespace, options: Any) -> Any:
     if args.format in (None, "parquet"):
         raise RecollectError("standard input: --format is one of csv, tsv, jsonl, arrow (Parquet is read from its end)")
     tables.format_of("standard input", args.format)
-    pa = tables.pyarrow()
+    pa = columns.pyarrow()
     piece, progress = tables.Piece("standard input", args.format), _Progress(None)
     r = Reservoir(args.n, seed=args.seed)
-    columns = None if args.columns is None else list(dict.fromkeys([*args.columns, *options.select.columns]))
+    totals = set() if args.total is None else {args.total}
+    incoming = written.Incoming(piece, sys.stdin.buffer, options.select, args.columns, totals)
     rows = bad = population = 0
-    table = pa.table({})
-    for batch in tables.batches(piece, columns, options.select.weight, source=sys.stdin.buffer):
-        if not rows:
-            _check_schema(args, batch.schema, piece.path, options.select)
-        weights = tables.weights_of(batch, options.select).copy()
+    drawn: list[Any] = []
+    for looked_at, batch in incoming:
+        if not drawn:
+            check_schema(args, incoming.schema, piece, options.select)
+            drawn = [pa.Table.from_batches([batch]).schema.empty_table()]
+        weights = tables.weights_of(looked_at, options.select).copy()
         bad += stages.cleaned(weights, piece, options, rows)
         rows += len(weights)
         population += counts.positives(weights)[0]
-        shown = batch if args.columns is None else batch.select(list(args.columns))
-        table = shown.schema.empty_table()
         if len(weights):
-            r.extend(tables.Slices(pa.Table.from_batches([shown])), weights)
+            r.extend(tables.Slices(pa.Table.from_batches([batch])), weights)
         progress.tell(len(weights))
     p = r.inclusion_probabilities()
-    table = pa.concat_tables(r.items, promote_options="permissive") if len(r) else table
-    return pieces.Sample(
-        tables.with_probabilities(table, p), p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0
-    )
+    drawn = r.items if len(r) else drawn
+    table = pa.table({})
+    if drawn:
+        parts = [(piece, pa.concat_tables(drawn, promote_options="permissive"))]
+        table = written.joined_with(parts, incoming.head, args.columns, options.as_written)
+    table = columns.with_probabilities(table, p)
+    return pieces.Sample(table, p, r.log_weights, rows, bad, population, counts.NOTHING, 0.0)
 
 
 def _level(text: str) -> float:
@@ -341,12 +290,11 @@ def register(commands: Commands) -> None:
     sample.add_argument(
         "--bad",
         choices=("stop", "skip", "zero"),
-        default="stop",
         help="rows whose weight is missing, negative or infinite: stop (default), or pass over and count them",
     )
     sample.add_argument("--total", metavar="COLUMN", help="estimate the sum of a column over all rows")
     sample.add_argument("--by", metavar="COLUMN", help="and over each group of rows")
-    sample.add_argument("--level", type=_level, default=0.95, help="of the intervals (default: 0.95)")
+    sample.add_argument("--level", type=_level, help="of the intervals of --total (default: 0.95)")
     sample.add_argument("--seed", type=seed, default=0, help="one seed, one sample (default: 0)")
     sample.add_argument("--jobs", type=count, default=cores(), help="threads (default: one per core); same sample")
     sample.add_argument(

@@ -31,21 +31,23 @@ def show(args: argparse.Namespace, sampled: Any) -> None:
 
 
 def _print_totals(args: argparse.Namespace, sampled: Any) -> None:
-    from recollect.reservoir import estimates, tables
+    from recollect.reservoir import columns, estimates
 
     for name in (args.total, args.by):
         if name is not None and name not in sampled.table.schema.names:
             raise RecollectError(f"no column {name!r}; there are {', '.join(sampled.table.schema.names)}")
-    y = tables.weights_of(sampled.table, tables.Select(args.total))
+    y = columns.floats(_numbers(sampled.table[args.total], args.total), args.total)
     if not np.isfinite(y).all():
         at = int(np.argmin(np.isfinite(y)))
         raise RecollectError(f"--total {args.total}: row {at} of the sample has {y[at]}, no number to add up")
     p, pairs = sampled.probabilities, sampled.pairs()
-    groups = [("all", np.ones(len(y), bool))]
+    groups = []
     if args.by is not None:
-        labels = [("(missing)" if x is None else str(x), x is None) for x in sampled.table[args.by].to_pylist()]
-        groups = [(one[0], np.array([own == one for own in labels])) for one in sorted(set(labels))] + groups
-    rows, level = [], args.level
+        labels = [_label(x) for x in sampled.table[args.by].to_pylist()]
+        groups = [(one[0], np.array([own == one for own in labels])) for one in sorted(set(labels))]
+    every = "all" if all(label != "all" for label, _ in groups) else "(all)"
+    groups.append((every, np.ones(len(y), bool)))
+    rows, level = [], 0.95 if args.level is None else args.level
     for label, own in groups:
         estimate = estimates.total(np.where(own, y, 0.0), p, pairs)
         interval = "{:,.6g} to {:,.6g}".format(*estimate.interval(level))
@@ -53,6 +55,27 @@ def _print_totals(args: argparse.Namespace, sampled: Any) -> None:
     print_table(
         [args.by or "rows", "in the sample", f"total {args.total}", "standard error", f"{level:.0%} interval"], rows
     )
+
+
+def _label(value: Any) -> tuple[str, bool]:
+    """How a group is called, and whether by a word of ours."""
+    if value is None or value in ("", b""):
+        return ("(missing)" if value is None else "(empty)"), True
+    return (value.decode(errors="replace") if isinstance(value, bytes) else str(value)), False
+
+
+def _numbers(column: Any, name: str) -> Any:
+    """A column to add up; one that is still as it was written becomes numbers."""
+    from recollect.reservoir import text
+    from recollect.reservoir.columns import pyarrow
+
+    pa = pyarrow()
+    if column.type not in (pa.binary(), pa.string()):
+        return column
+    try:
+        return text.converted(column, pa.float64())
+    except pa.ArrowInvalid as error:
+        raise RecollectError(f"--total {name}: a row of the sample has no number there: {error}") from error
 
 
 def _write(table: Any, out: Path) -> None:
@@ -80,9 +103,35 @@ def _write(table: Any, out: Path) -> None:
 
 
 def _write_csv(table: Any, file: Any, delimiter: str = ",") -> None:
-    from pyarrow import csv
+    """Values in quotation marks where they need them; a text of no letters has them, a missing value is nothing."""
+    from recollect.reservoir.columns import compute, pyarrow
 
-    buffer = io.BytesIO()
-    csv.write_csv(table, buffer, csv.WriteOptions(delimiter=delimiter))
-    file.write(buffer.getvalue())
+    pa, pc = pyarrow(), compute()
+
+    if table.num_rows:
+        values = [_quoted(column, delimiter) for column in table.columns]
+        lines = pc.binary_join_element_wise(*values, delimiter.encode())
+    else:
+        lines = pa.chunked_array([pa.array([], pa.binary())])
+    names = _quoted(pa.chunked_array([pa.array(table.schema.names, pa.string())]), delimiter).to_pylist()
+    file.write(b"".join(line + b"\n" for line in (delimiter.encode().join(names), *lines.to_pylist())))
     file.flush()
+
+
+def _quoted(column: Any, delimiter: str) -> Any:
+    """A column as the bytes that stand for it."""
+    from recollect.reservoir.columns import compute, pyarrow
+
+    pa, pc = pyarrow(), compute()
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    written = pa.types.is_binary(column.type)  # of CSV or TSV: what is empty there stays empty
+    column = column if written else pc.cast(column, pa.string())
+    marks = [pc.match_substring(column, mark) for mark in (delimiter, '"', "\n", "\r")]
+    needs = marks[0]
+    for mark in marks[1:] if written else [*marks[1:], pc.equal(column, "")]:
+        needs = pc.or_(needs, mark)
+    texts, quote = pc.cast(column, pa.binary()), pa.scalar(b'"')
+    inside = pc.replace_substring(texts, pattern='"', replacement='""')
+    return pc.fill_null(pc.if_else(needs, pc.binary_join_element_wise(quote, inside, quote, b""), texts), b"")

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from recollect.errors import RecollectError
-from recollect.reservoir import counts, estimates, ratios, stages, tables
+from recollect.reservoir import counts, estimates, ratios, stages, tables, written
+from recollect.reservoir.columns import pyarrow, with_probabilities
 from recollect.reservoir.counts import Counts, Tree
 from recollect.reservoir.random import seeded
 from recollect.reservoir.scans import Cache
@@ -201,7 +202,7 @@ def _assembled(
     log_theta: float,
     size: int,
 ) -> Sample:
-    pa = tables.pyarrow()
+    pa = pyarrow()
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.concatenate([found["weights"] for found in drawn]))
     if size < population:
@@ -210,15 +211,18 @@ def _assembled(
         p[~sure] = counts.inclusion_probabilities(whole, log_theta, log_weights[~sure], size)
     else:
         p = np.ones(len(log_weights))
-    parts = [stages.table_of(found, options.select.weight) for found in drawn if len(found["positions"])]
+    weight, named = options.select.weight, zip(pieces, drawn, strict=True)
+    parts = [(piece, stages.table_of(found, weight)) for piece, found in named if len(found["positions"])]
     try:
-        table = pa.concat_tables(parts or _no_rows(pieces, options), promote_options="permissive")
+        table = (
+            written.joined(parts, pieces, options.columns, options.as_written) if parts else _no_rows(pieces, options)
+        )
     except pa.ArrowException as error:
         raise RecollectError(f"files differ in the type of a column, which --columns may leave out: {error}") from error
-    return Sample(tables.with_probabilities(table, p), p, log_weights, rows, bad, population, whole, log_theta)
+    return Sample(with_probabilities(table, p), p, log_weights, rows, bad, population, whole, log_theta)
 
 
-def _no_rows(pieces: Sequence[Piece], options: Options) -> list[Any]:
+def _no_rows(pieces: Sequence[Piece], options: Options) -> Any:
     """An empty table with the columns that rows would have had."""
-    pa = tables.pyarrow()
-    return [tables.schema_of(pieces[0], options.columns).empty_table() if pieces else pa.table({})]
+    pa = pyarrow()
+    return tables.schema_of(pieces[0], options.columns).empty_table() if pieces else pa.table({})

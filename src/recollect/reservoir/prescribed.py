@@ -1,5 +1,6 @@
 """Weights from prescribed probabilities: all of these are read first and solved for together."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from recollect.errors import RecollectError
 from recollect.reservoir import stages
 from recollect.reservoir.law import Solved, weights_for
 from recollect.reservoir.scans import Cache
-from recollect.reservoir.stages import Options, Tell
+from recollect.reservoir.stages import Options, Tell, UnfitError
 from recollect.reservoir.tables import Piece
 
 
@@ -38,10 +39,13 @@ def solve(parts: Sequence[Piece], options: Options, n: int | None, memory: int, 
     for piece, own in chunks.items():
         row = 0
         for chunk in own:
-            stages.cleaned(chunk.copy(), piece, options, row)
+            _refuse_unfit(chunk, piece, row, options.select.weight, n is not None)
             row += len(chunk)
     pi = values if n is None else _proportional(values, n)
-    solved = weights_for(pi)
+    try:
+        solved = weights_for(pi)
+    except ValueError as error:
+        raise UnfitError(f"{options.select.weight}: {error}") from error
     lw = solved.log_weights
     free = np.isfinite(lw)
     weights = np.zeros(len(lw))
@@ -54,6 +58,17 @@ def solve(parts: Sequence[Piece], options: Options, n: int | None, memory: int, 
         certain[piece] = np.flatnonzero(lw[at:end] == np.inf)
         at = end
     return Prescribed(solved, cache, certain, round(float(pi.sum())) - sum(map(len, certain.values())))
+
+
+def _refuse_unfit(values: np.ndarray, piece: Piece, row: int, column: str | None, sizes: bool) -> None:
+    """Refuse what is no size, or no probability, by its file and row; no other row can take its place."""
+    wrong = np.flatnonzero(~((values >= 0.0) & ((values < math.inf) if sizes else (values <= 1.0))))
+    if len(wrong):
+        wanted = "sizes, for --pps, are 0 or finite positive numbers" if sizes else "probabilities are from 0 to 1"
+        raise UnfitError(
+            f"{stages.told(values, int(wrong[0]), piece, row, column)}; {wanted}: mend the row, or choose among the "
+            "others with --where"
+        )
 
 
 def _proportional(sizes: np.ndarray, n: int) -> np.ndarray:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recollect.errors import RecollectError
-from recollect.reservoir import counts, tables
+from recollect.reservoir import counts, tables, written
+from recollect.reservoir.columns import pyarrow
 from recollect.reservoir.random import seeded
 from recollect.reservoir.scans import Cache, Scan, Scanned
 from recollect.reservoir.tables import Piece, Select
@@ -40,6 +41,7 @@ class Options(NamedTuple):
     select: Select
     bad: str = "stop"  # or skip, zero: what to do with a row whose weight is missing, negative or not finite
     columns: tuple[str, ...] | None = None  # of the output; None: all
+    as_written: bool = False  # leave values of CSV and TSV as they are written: the output is text as well
 
 
 def chunks(piece: Piece, options: Options, cache: Cache | None, tell: Tell = silent) -> Iterator[np.ndarray]:
@@ -51,7 +53,7 @@ def chunks(piece: Piece, options: Options, cache: Cache | None, tell: Tell = sil
             yield own
         return
     chunk, filled = np.empty(CHUNK), 0
-    for batch in tables.batches(piece, options.select.columns, options.select.weight):
+    for batch in tables.batches(piece, options.select.columns, options.select):
         weights = tables.weights_of(batch, options.select)
         while len(weights):
             if not filled and len(weights) >= CHUNK:  # as in most batches: no copy
@@ -70,16 +72,20 @@ def chunks(piece: Piece, options: Options, cache: Cache | None, tell: Tell = sil
         yield chunk[:filled].copy()
 
 
+def told(weights: np.ndarray, at: int, piece: Piece, row: int, column: str | None) -> str:
+    """File, row, column and value of one of the weights that begin at a row of a piece."""
+    what = "missing or not a number" if math.isnan(weights[at]) else str(weights[at])
+    return f"{piece.path}, row {piece.first_row + row + at} (counted from 0): {column} is {what}"
+
+
 def cleaned(weights: np.ndarray, piece: Piece, options: Options, row: int) -> int:
     """Set weights that are none to 0, in place, and say how many; under ``bad="stop"`` the first is an error."""
     with np.errstate(invalid="ignore"):
         wrong = np.flatnonzero(~((weights >= 0.0) & (weights < math.inf)))
     if len(wrong) and options.bad == "stop":
-        value = weights[wrong[0]]
-        what = "missing or not a number" if math.isnan(value) else str(value)
         raise UnfitError(
-            f"{piece.path}, row {piece.first_row + row + int(wrong[0])} (counted from 0): {options.select.weight} is "
-            f"{what}; 0 and finite positive numbers are weights, --bad skip or --bad zero passes over others"
+            f"{told(weights, int(wrong[0]), piece, row, options.select.weight)}; 0 and finite positive numbers are "
+            "weights, --bad skip or --bad zero passes over others"
         )
     weights[wrong] = 0.0
     return len(wrong)
@@ -91,7 +97,7 @@ def cleaned(weights: np.ndarray, piece: Piece, options: Options, row: int) -> in
 def pilot(piece: Piece, options: Options) -> Arrays:
     """The tally of a piece's first rows, as if all were like them: enough to guess θ before the survey."""
     bins = np.zeros(counts.BINS, np.int64)
-    batch = next(tables.batches(piece, options.select.columns, options.select.weight, rows=PILOT), None)
+    batch = next(tables.batches(piece, options.select.columns, options.select, rows=PILOT), None)
     chunk = np.zeros(0) if batch is None else tables.weights_of(batch, options.select)
     if counts.positives(chunk)[0] < len(chunk):
         chunk = np.where((chunk > 0.0) & (chunk < math.inf), chunk, 0.0)
@@ -265,10 +271,10 @@ def _weights_of_blocks(
 
 def rows_at(piece: Piece, positions: np.ndarray, options: Options, tell: Tell = silent) -> Any:
     """These rows of a piece, counted from its first, as a table."""
-    pa = tables.pyarrow()
+    pa = pyarrow()
     columns = None if options.columns is None else list(options.columns)
     found, row, schema = [], 0, None
-    for part in _parts_with_rows(piece, positions, columns, options.select.weight):
+    for part in _parts_with_rows(piece, positions, columns):
         tell(0)
         if isinstance(part, int):
             row += part
@@ -285,14 +291,12 @@ def rows_at(piece: Piece, positions: np.ndarray, options: Options, tell: Tell = 
     return pa.table({}) if schema is None else schema.empty_table()
 
 
-def _parts_with_rows(
-    piece: Piece, positions: np.ndarray, columns: list[str] | None, weight: str | None
-) -> Iterator[Any]:
+def _parts_with_rows(piece: Piece, positions: np.ndarray, columns: list[str] | None) -> Iterator[Any]:
     """The batches of a piece; of a Parquet file only the groups that hold one of the rows, else how many rows."""
     if not len(positions):
         return
     if piece.format != "parquet":
-        yield from tables.batches(piece, columns, weight)
+        yield from (written.rows if piece.format in written.FORMATS else tables.batches)(piece, columns)
         return
     start, end = piece.groups or (0, 0)
     row = 0
@@ -308,7 +312,7 @@ def _parts_with_rows(
 
 def table_of(drawn: Arrays, weight: str | None) -> Any:
     """The rows that ``draw`` found."""
-    pa = tables.pyarrow()
+    pa = pyarrow()
     if "table" not in drawn:
         return pa.table({weight: drawn["weights"]})
     return pa.ipc.open_stream(pa.py_buffer(drawn["table"])).read_all()
@@ -316,7 +320,7 @@ def table_of(drawn: Arrays, weight: str | None) -> Any:
 
 def to_bytes(table: Any) -> np.ndarray:
     """A table as the bytes of Arrow's streaming format."""
-    pa = tables.pyarrow()
+    pa = pyarrow()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
