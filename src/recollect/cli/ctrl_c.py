@@ -3,15 +3,17 @@
 Python's own way is not enough. It raises ``KeyboardInterrupt`` in whatever the main thread does next, and
 
 1. what is raised in a callback of the garbage collector (JAX has one) or in a ``__del__`` is printed and forgotten;
-2. nothing is raised before a compiled call returns, and compiling takes seconds;
-3. taking the interpreter down while other threads compile ends in a crash.
+2. what is raised while a compiled module is imported (JAX's, again) can crash it;
+3. nothing is raised before a compiled call returns, and compiling takes seconds;
+4. taking the interpreter down while other threads compile ends in a crash.
 
-Here ``sys.unraisablehook`` notices what was forgotten, and the signal is sent again; a thread, which Python wakes as
-soon as the signal is there, ends the process if the main thread is not heard from; and a command that has ended by a
-signal takes nothing down: streams are flushed, and the process is over.
+Here ``sys.unraisablehook`` notices what was forgotten, and the signal is sent again; within an import, where nothing
+has begun that could be put in order, the handler ends the process itself; a thread, which Python wakes as soon as the
+signal is there, does so if the main thread is not heard from; and a command that has ended by a signal takes nothing
+down: streams are flushed, and the process is over.
 
 Work that has a way of its own to end (`recollect.store.interrupts`) puts its own handler in place while it lasts. The
-thread then does nothing about the signal, so that of these three only the first and the last are left.
+thread then does nothing about the signal, so that of these four only the first and the last are left.
 
 This is for the process's own command: who calls the library keeps their handlers. It imports next to nothing before
 the handler is there, so that an impatient Ctrl-C finds it.
@@ -20,6 +22,7 @@ the handler is there, so that an impatient Ctrl-C finds it.
 import os
 import signal
 import sys
+import types
 from collections.abc import Callable
 
 from recollect.errors import EXIT_INTERRUPTED
@@ -41,10 +44,10 @@ def command(run: Callable[[], int]) -> int:
     try:
         ctrl_c.watch()
         code = run()
-    except BaseException:
+    except BaseException as error:
         # Not only KeyboardInterrupt: what it passed through, XLA for one, may have made another error of it.
         ctrl_c.over = True
-        if ctrl_c.asked:
+        if ctrl_c.asked or isinstance(error, KeyboardInterrupt):
             ctrl_c.end()
         raise
     ctrl_c.over = True
@@ -55,12 +58,14 @@ def command(run: Callable[[], int]) -> int:
 
 def leave(code: int) -> None:
     """End the process without taking it down. Flushing is given a moment: another thread may hold a stream."""
-    import threading
+    try:
+        import threading
 
-    flushing = threading.Thread(target=_flush, daemon=True)
-    flushing.start()
-    flushing.join(UNHEARD)
-    os._exit(code)
+        flushing = threading.Thread(target=_flush, daemon=True)
+        flushing.start()
+        flushing.join(UNHEARD)
+    finally:
+        os._exit(code)
 
 
 def _flush() -> None:
@@ -69,6 +74,13 @@ def _flush() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):  # closed, or none
             continue
+
+
+def _importing(frame: types.FrameType | None) -> bool:
+    """Whether an import is under way in the frame or in one that it was called from."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 class CtrlC:
@@ -98,9 +110,9 @@ class CtrlC:
         finally:
             leave(EXIT_INTERRUPTED)
 
-    def _receive(self, number: int, frame: object) -> None:
+    def _receive(self, number: int, frame: types.FrameType | None) -> None:
         forgotten, self._forgotten = self._forgotten, False
-        if self.over or (self.asked and not forgotten):
+        if self.over or (self.asked and not forgotten) or _importing(frame):
             self.end()
         self.asked = True
         raise KeyboardInterrupt
