@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
 
 from recollect.envs import register
 from recollect.errors import RecollectError
@@ -74,7 +75,7 @@ def _naming_options(env_id: str, creator: Any, options: Mapping[str, Any]) -> It
     except TypeError as error:
         if creator is None:
             entry = gym.spec(env_id).entry_point
-            creator = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+            creator = load_env_creator(entry) if isinstance(entry, str) else entry
         known = _options_of(creator)
         said = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         unknown = [n for n in options if n not in known] if known is not None else [said[1]] if said else []
