@@ -5,9 +5,10 @@ The public names below are imported when first used, so that ``import recollect`
 
 import importlib
 import sys
-from typing import TYPE_CHECKING
 
 from recollect._version import __version__
+
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
 
 if TYPE_CHECKING:
     from recollect.agents.episodic import EpisodicActorCritic

@@ -2,6 +2,9 @@
 
 import unicodedata
 
+EXIT_INTERRUPTED = 130
+"""What the command exits with that a signal ended."""
+
 
 class RecollectError(Exception):
     """Base of the errors that recollect raises on its own account."""

@@ -157,10 +157,13 @@ class RecallLearner:
         """Add a checkpoint of what has been learned to a folder."""
         return checkpoints.save(folder, self._arrays(), self._meta())
 
-    def load(self, folder: Path | str) -> "RecallLearner":
-        """Take over what ``save`` put there, from a learner of the same options; returns this one."""
+    def load(self, folder: Path | str, *, fallback: bool = False) -> "RecallLearner":
+        """Take over what ``save`` put there, from a learner of the same options; returns this one.
+
+        ``fallback``: where the newest checkpoint is damaged, take the one before it.
+        """
         own = {name: (array.shape, array.dtype.name) for name, array in self._arrays().items()}
-        found = checkpoints.load(folder, like=own)
+        found = checkpoints.load(folder, like=own, fallback=fallback)
         if found.meta != self._meta():
             raise FileError(f"{found.path} was saved with other options: {found.meta}, not {self._meta()}")
         views = self._views()

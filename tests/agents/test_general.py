@@ -245,3 +245,22 @@ def test_a_part_of_ones_own_is_refused_by_name_when_it_is_to_be_made_again():
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         GeneralActorCritic(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"units": 3},
+            r"^units=3 cannot .* has no init, .*; give TraceUnits\(units=16\), or an object of your own with",
+        ),
+        ({"memory": "fifo"}, r"^memory='fifo' .* give EpisodeMemory\(law='fifo'\)"),
+        ({"memory": None}, "^memory=None"),
+        ({"network": NormedNetwork}, "^network=.* it is a class, not an object; give NormedNetwork"),
+        ({"actor_optimizer": 0.1}, r"^actor_optimizer=0.1 .* give BoundedRMS\(0.001\)"),
+        ({"persistence": 0.0}, "^persistence="),
+    ],
+)
+def test_what_is_no_part_is_refused(options, message):
+    with pytest.raises(TypeError, match=message):
+        GeneralActorCritic(**options)

@@ -158,3 +158,49 @@ def test_choices_are_those_of_the_library():
     from recollect.studies.paper import FIGURES
 
     assert tuple(FIGURES) == reproduce.FIGURES and tuple(PRESETS) == reproduce.PRESETS
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--stop-at", "nan", "'nan': must be a finite number"),
+        ("--record", "1", "'1': must be a whole number of at least 2, or 0 for none"),
+        ("--record", "-3", "must be a whole number of at least 2"),
+        ("--steps", "99999999999999999999999999", "every number must be below 2^63"),
+        ("--steps", "1e1000000000", "every number must be below 2^63"),
+        ("--steps", "1.5", "every number must be whole"),
+        ("--steps", "nan", "every number must be whole"),
+        ("--steps", "many", "is not a comma-separated list of whole numbers"),
+    ],
+)
+def test_numbers_of_train_are_refused_by_name(option, value, message, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--env", "CartPole-v1", f"{option}={value}"])
+    error = capsys.readouterr().err
+    assert message in error and option in error
+
+
+def test_whole_numbers_are_read_exactly():
+    steps = [
+        cli.parser().parse_args(["train", "--env", "X", "--steps", text]).steps for text in ("9007199254740993", "2e6")
+    ]
+    assert steps == [9007199254740993, 2_000_000]
+
+
+def test_an_environment_without_such_an_option_and_an_id_that_there_is_not(capsys, tmp_path):
+    out = tmp_path / "run"
+    assert cli.main(["train", "--env", "CartPole-v1", "--env-set", "nosuch=1", "--out", str(out)]) == 1
+    assert capsys.readouterr().err.startswith("recollect: CartPole-v1 has no option 'nosuch'; it has ")
+    assert cli.main(["envs", "nosuch"]) == 1 and not out.exists()
+    assert "no id contains 'nosuch'; `recollect envs` lists all" in capsys.readouterr().err
+
+
+def test_evaluate_goes_back_a_checkpoint_when_asked(tmp_path, capsys):
+    run = tmp_path / "run"
+    learner = recollect.Learner(recollect.EpisodicActorCritic(memory_size=2), "CartPole-v1", check=False)
+    learner.learn(20, folder=run)
+    newest = learner.save(run) / "arrays.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-4] + b"oops")
+    command = ["evaluate", str(run), "--episodes", "1"]
+    assert cli.main(command) == 1 and "--fallback goes back to it" in capsys.readouterr().err
+    assert cli.main([*command, "--fallback"]) == 0

@@ -112,3 +112,42 @@ def test_the_active_maze_costs_what_does_not_lead_on():
     for wrong in ({"length": -1}, {"length": 1.5}, {"render_mode": "human"}):
         with pytest.raises(ValueError, match="must be"):
             TMazeEnv(**wrong)
+
+
+class Picky(gym.Env):
+    observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
+
+    def __init__(self, size=3, **more):
+        if size > 3:
+            len(size)
+        super().__init__(**more)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        ("CartPole-v1", r"^CartPole-v1 has no option 'nosuch'; it has .*sutton_barto_reward"),
+        (
+            "recollect/TMaze-v0",
+            r"^recollect/TMaze-v0 has no option 'nosuch'; it has length, passive, oracle, render_mode$",
+        ),
+        ("MiniGrid-MemoryS7-v0", r"no option 'nosuch'; it has .*size"),
+        ("popgym-RepeatFirstEasy-v0", "has no option 'nosuch'"),
+        ("bsuite/memory_len/9", "no option 'nosuch'"),
+        ("Picky-v0", "^Picky-v0 has no option 'nosuch'; it has size$"),
+        ("Vague-v0", "^Vague-v0 has no option 'nosuch'$"),
+    ],
+)
+def test_an_option_that_there_is_not_is_named(env_id, message, monkeypatch):
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.envs.registration.registry))
+    gym.register("Picky-v0", entry_point=Picky)
+    gym.register("Vague-v0", entry_point=lambda **options: gym.make("CartPole-v1", **options))
+    with pytest.raises(RecollectError, match=message):
+        making.make(env_id, nosuch=1)
+
+
+def test_a_type_error_of_the_environments_own_is_not_hidden(monkeypatch):
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.envs.registration.registry))
+    gym.register("Picky-v0", entry_point=Picky)
+    with pytest.raises(TypeError, match="object of type 'int' has no len"):
+        making.make("Picky-v0", size=4)

@@ -494,7 +494,9 @@ def test_damage_is_refused_or_passed_over(stopped, whole):
     found[len(found) // 2] ^= 4
     newest.write_bytes(found)
     before = commands.content(stopped)
-    with pytest.raises(FileError, match=r"is damaged: its SHA-256 .*--fallback goes back to it"):
+    with pytest.raises(
+        FileError, match=r"is damaged: its SHA-256 .*--fallback goes back to it, in Python fallback=True"
+    ):
         resume(stopped, Walk)
     assert commands.content(stopped) == before
     learner = resume(stopped, Walk, fallback=True)

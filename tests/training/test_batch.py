@@ -238,6 +238,7 @@ def test_what_the_loop_carries_does_not_grow(agent):
         ({"bins": 7}, "episodes=200 must be a multiple of bins=7"),
         ({"max_steps": 0}, "max_steps must be at least 1, got 0"),
         ({"max_episode_length": -5}, "max_episode_length must be at least 1, got -5"),
+        ({"episodes": 10**18}, r"episodes must be below 2\^31, got 1000000000000000000"),
         (
             {"agent": AGENT.replace(learning_rate=np.array([0.1, 0.2]))},
             r"must be one number or one per run \(3\), got shape \(2,\)",
@@ -247,6 +248,31 @@ def test_what_the_loop_carries_does_not_grow(agent):
 def test_wrong_arguments_are_refused(options, message):
     settings = {"agent": AGENT, "env": ENV, "episodes": 200, "seeds": SEEDS, **options}
     with pytest.raises(ValueError, match=message):
+        train(**settings)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"agent": ENV, "env": AGENT},
+            r"^agent=SecretInformant\(.* and env are swapped: train\(agent, env, episodes\)",
+        ),
+        ({"agent": "general"}, r"^agent='general' must be an agent, such as recollect\.GeneralActorCritic\(\)"),
+        ({"agent": EpisodicActorCritic}, r"^agent=.* is a class: give an object of it, as in EpisodicActorCritic\(\)"),
+        ({"env": "CartPole-v1"}, r"^env='CartPole-v1' is not a JAX environment, .* Learner\(env='CartPole-v1'\)"),
+        ({"env": SecretInformant}, r"^env=.* is a class: give an object of it, as in SecretInformant\(\)"),
+        ({"env": 3}, "^env=3 is not a JAX environment: it has no observation_size, num_actions, reset, step; "),
+        ({"episodes": "10"}, "^episodes='10' must be a whole number"),
+        ({"episodes": 1.5}, "^episodes=1.5 must be a whole number"),
+        ({"seeds": 3}, "^seeds=3 must be a sequence of whole numbers"),
+        ({"seeds": [0.5]}, "^seeds=.* must be a sequence of whole numbers"),
+        ({"on_progress": 3}, "^on_progress=3 must be a function"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(options, message):
+    settings = {"agent": AGENT, "env": ENV, "episodes": 200, "seeds": SEEDS, **options}
+    with pytest.raises(TypeError, match=message):
         train(**settings)
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from recollect import FileError
+from recollect import EpisodicActorCritic, FileError, Learner
 from recollect.training import callbacks
 
 
@@ -55,6 +55,26 @@ def test_every_agent_is_evaluated():
     assert again.by_seed == evaluate.by_seed and again.results == evaluate.results
     again(group, row(4, 25, 0.0))
     assert group.played == [0, 1, 0, 1], "it is not time yet"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([3], "^callbacks: 3 is no function of the learner and a row of metrics"),
+        (print, r"^callbacks=<built-in function print> must be a list of callbacks: callbacks=\[<built-in"),
+        ([callbacks.EarlyStop], r"^callbacks: EarlyStop is a class: give an object of it"),
+    ],
+)
+def test_what_is_no_callback_is_refused_before_anything_is_made(given, message, tmp_path):
+    learner = Learner(EpisodicActorCritic(memory_size=2), "CartPole-v1", check=False)
+    with pytest.raises(TypeError, match=message):
+        learner.learn(10, callbacks=given, folder=tmp_path / "run")
+    assert learner.folder is None and not (tmp_path / "run").exists()
+
+
+def test_a_threshold_is_a_number():
+    with pytest.raises(ValueError, match="threshold=nan must be a number"):
+        callbacks.EarlyStop(math.nan)
 
 
 def test_described_and_made_again():

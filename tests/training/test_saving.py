@@ -1,5 +1,7 @@
 """A learner as arrays and JSON, and back."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,20 @@ def test_where_a_learner_is(tmp_path):
     (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileError, match=r"it is a link"):
         saving.load(tmp_path / "run", fallback=False)
+
+
+def test_a_run_that_is_under_way_says_when_its_first_checkpoint_comes(tmp_path):
+    found = []
+
+    def look(learner, row):
+        for call in (lambda: saving.load(tmp_path / "run", fallback=False), lambda: learner.save("")):
+            with pytest.raises((FileError, ValueError)) as refused:
+                call()
+            found.append(str(refused.value))
+
+    Learner(AGENT, Three, check=False).learn(5, folder=tmp_path / "run", callbacks=[look], checkpoint_every=1000)
+    assert re.search(r"run holds no checkpoint yet, and is being written by process \d+ .*comes 1000 s after", found[0])
+    assert found[1] == "path='' must name a folder to save to; '.' is the current one"
 
 
 def test_other_spaces_are_refused_and_old_words_for_the_same_are_not(tmp_path):

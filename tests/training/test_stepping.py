@@ -1,12 +1,14 @@
 """The loop itself: where it is left makes no difference."""
 
+import re
 import time
 
 import numpy as np
 import pytest
 
-from recollect import Learner
+from recollect import EnvironmentFault, GeneralActorCritic, Learner
 from recollect.training import saving
+from recollect.training.stepping import _smaller
 from training.probes import AGENT, Three
 
 
@@ -38,3 +40,31 @@ def test_seeds_are_of_agents():
 def test_wrong_counts():
     with pytest.raises(ValueError, match="steps=0"):
         Learner(AGENT, Three, check=False).advance(0)
+
+
+@pytest.mark.parametrize(
+    ("agent", "advice"),
+    [
+        (
+            AGENT,
+            r"rewards may be too large \(normalize_rewards=True or --normalize rewards scales them\), or learning_rate",
+        ),
+        (
+            GeneralActorCritic(),
+            "or the rate of critic_optimizer, the rate of actor_optimizer, the rate of write_optimizer$",
+        ),
+    ],
+)
+def test_what_to_make_smaller_is_what_the_agent_has(agent, advice):
+    assert re.search(advice, _smaller(agent))
+
+
+def test_an_update_that_is_not_finite_names_the_size_of_rewards():
+    class Vast(Three):
+        def step(self, action):
+            observation, _, *rest = super().step(action)
+            return observation, 3e38, *rest
+
+    learner = Learner(AGENT.replace(learning_rate=10.0), Vast, check=False)
+    with pytest.raises(EnvironmentFault, match="nothing was learned from that step: rewards may be too"):
+        learner.advance(1000)

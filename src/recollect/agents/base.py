@@ -190,3 +190,14 @@ def check_choice(name: str, value: str, choices: Any) -> None:
     """Refuse an option that is not one of its names."""
     if value not in choices:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
+
+
+def check_part(name: str, value: Any, example: str, methods: Collection[str]) -> None:
+    """Refuse what cannot be a part of an agent: anything but an object with these methods."""
+    missing = [method for method in methods if not hasattr(value, method)]
+    if missing or isinstance(value, type):
+        lacks = "it is a class, not an object" if isinstance(value, type) else f"it has no {', '.join(missing)}"
+        raise TypeError(
+            f"{name}={value!r} cannot be that part of an agent: {lacks}; give {example}, or an object of your own with "
+            f"{', '.join(methods)}"
+        )

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import explanation, memory, scaling, td, trace_units
-from recollect.agents.base import Agent, TimeStep, Turn, check_number, register, traced
+from recollect.agents.base import Agent, TimeStep, Turn, check_number, check_part, register, traced
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
 from recollect.agents.networks import NormedNetwork
@@ -30,6 +30,19 @@ from recollect.reservoir import kernel
 
 MEMORY, UNITS = EpisodeMemory(), TraceUnits()
 NETWORK, QUERY_NETWORK, WRITE_NETWORK = NormedNetwork((64, 32)), NormedNetwork((32,)), NormedNetwork((16,))
+
+_NETWORK, _OPTIMIZER = ("NormedNetwork((64, 32))", ("init", "apply")), ("BoundedRMS(0.001)", ("init", "update"))
+PARTS = {
+    "memory": ("EpisodeMemory(law='fifo')", ("init", "keys", "write")),
+    "units": ("TraceUnits(units=16)", ("init", "start", "see", "advance", "outputs", "features")),
+    **dict.fromkeys(("network", "query_network", "write_network"), _NETWORK),
+    **dict.fromkeys(("critic_optimizer", "actor_optimizer", "write_optimizer"), _OPTIMIZER),
+    "reopening": ("Reopening()", ("init", "observe", "openness")),
+    "settling": ("Settling()", ("pace",)),
+    "persistence": ("Persistence()", ("init", "observe", "chance")),
+    "actions": ("CATEGORICAL", ("draw", "log_probability", "entropy", "features", "nothing")),
+}
+"""What can be exchanged in the agent: an example of each part, and what one of your own must have."""
 
 FARTHEST = 5.0
 """Standardized observations stay within this many deviations."""
@@ -174,7 +187,9 @@ class GeneralActorCritic(Agent):
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
-        memory.check_size(self.memory_size, self.memory.law)
+        for name, (example, methods) in PARTS.items():
+            check_part(name, getattr(self, name), example, methods)
+        memory.check_size(self.memory_size, getattr(self.memory, "law", ""))
         if not isinstance(self.discounts, tuple) or not self.discounts:
             raise ValueError(f"discounts={self.discounts!r} must be a tuple of at least one number")
         for discount in self.discounts:

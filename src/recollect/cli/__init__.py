@@ -2,17 +2,18 @@
 
 Each module here is a group of commands: its ``register`` adds them to the parser, and imports nothing heavy; what a
 command does is imported when it runs. The laboratory (`recollect.cli.lab`) is a drawer of its own. Start at ``main``.
-May import every other room.
+May import every other room; imports none itself before Ctrl-C is looked after (`recollect.cli.ctrl_c`).
 """
 
-import argparse
-import functools
 import sys
 
 from recollect._version import __version__
-from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample, view
-from recollect.errors import RecollectError, printable
-from recollect.store.interrupts import EXIT_INTERRUPTED, Interrupted
+from recollect.cli import ctrl_c
+from recollect.errors import EXIT_INTERRUPTED, RecollectError, printable
+
+TYPE_CHECKING = False  # as typing has it
+if TYPE_CHECKING:
+    import argparse
 
 DESCRIPTION = "Reinforcement-learning agents that learn online what to remember."
 EXAMPLES = """\
@@ -27,8 +28,13 @@ LABORATORY = ("study", "atlas", "lengths", "looping", "extensions", "tune", "rea
 FROM_BENCH = ("estimators", "inclusion", "endless", "checkpoints", "algorithm1")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> "argparse.ArgumentParser":
     """The command's options; kept apart so that tests and documentation can read them."""
+    import argparse
+    import functools
+
+    from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample, view
+
     top = argparse.ArgumentParser(
         prog="recollect",
         description=DESCRIPTION,
@@ -52,8 +58,13 @@ def moved(argv: list[str]) -> str | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; errors that have a cause and a fix come out as one line."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Run the command: the process's own, or one of these words; errors that have a cause and a fix are one line."""
+    return ctrl_c.command(lambda: _run(sys.argv[1:])) if argv is None else _run(argv)
+
+
+def _run(argv: list[str]) -> int:
+    from recollect.store.interrupts import Interrupted
+
     if (spelling := moved(argv)) is not None:
         print(f"recollect: this command is now `{spelling}`, with the same options", file=sys.stderr)
         return 2

@@ -19,15 +19,37 @@ def count(text: str) -> int:
 
 def counts(text: str) -> tuple[int, ...]:
     """Whole numbers of at least 1, comma-separated."""
+    from decimal import Decimal, InvalidOperation  # 1e6 is a whole number, and no float is as exact
+
     try:
-        numbers = tuple(float(x) for x in text.split(","))
-    except ValueError as error:
+        numbers = tuple(Decimal(x) for x in text.split(","))
+    except InvalidOperation as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a comma-separated list of whole numbers") from error
-    if not all(x.is_integer() for x in numbers):
+    if not all(x.is_finite() and x == x.to_integral_value() for x in numbers):
         raise argparse.ArgumentTypeError(f"{text!r}: every number must be whole")
     if min(numbers) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: every number must be at least 1")
+    if max(numbers) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r}: every number must be below 2^63")
     return tuple(int(x) for x in numbers)
+
+
+def snapshots(text: str) -> int:
+    """0, or a whole number of at least 2."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) != 1):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number of at least 2, or 0 for none")
+    return int(text)
+
+
+def finite(text: str) -> float:
+    """A number."""
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+    if not abs(number) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a finite number")
+    return number
 
 
 def seed(text: str) -> int:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from recollect.cli.arguments import Commands, add_set, count, multiple, seed
+from recollect.cli.arguments import Commands, add_set, count, finite, multiple, seed, snapshots
 from recollect.cli.reports import print_table
 from recollect.errors import RecollectError
 
@@ -76,7 +76,7 @@ def say_where(learner: Any, folder: Path) -> None:
 def _evaluate(args: argparse.Namespace) -> None:
     from recollect import Learner
 
-    learner = Learner.load(args.run_folder, args.env)
+    learner = Learner.load(args.run_folder, args.env, fallback=args.fallback)
     print(learner.evaluate(args.episodes, seed=args.seed, progress=True))
 
 
@@ -85,7 +85,7 @@ def _inspect(args: argparse.Namespace) -> None:
     from recollect.studies.plots import draw_episode
     from recollect.training import inspection
 
-    learner = Learner.load(args.run_folder, args.env)
+    learner = Learner.load(args.run_folder, args.env, fallback=args.fallback)
     moments = inspection.play(learner, args.seed, args.limit, progress=True)
     columns, rows = inspection.lines(moments)
     print_table(columns, rows)
@@ -97,9 +97,11 @@ def _inspect(args: argparse.Namespace) -> None:
 def _envs(args: argparse.Namespace) -> None:
     from recollect.envs.making import listing
 
-    for env_id, package in listing():
-        if args.text.lower() in env_id.lower():
-            print(f"{env_id:50s} {package}")
+    found = [(env_id, package) for env_id, package in listing() if args.text.lower() in env_id.lower()]
+    if not found:
+        raise RecollectError(f"no id contains {args.text!r}; `recollect envs` lists all that there are")
+    for env_id, package in found:
+        print(f"{env_id:50s} {package}")
 
 
 def add_env_option(command: argparse.ArgumentParser) -> None:
@@ -130,12 +132,12 @@ def register(commands: Commands) -> None:
     )
     learn.add_argument(
         "--record",
-        type=int,
+        type=snapshots,
         default=12,
         metavar="K",
-        help="keep K snapshots of the agent for recollect view to look back at; 0 for none (default: 12)",
+        help="keep K snapshots of the agent, 2 or more, for recollect view to look back at; 0: none (default: 12)",
     )
-    learn.add_argument("--stop-at", type=float, help="stop when the mean return of 3 rows in succession is so high")
+    learn.add_argument("--stop-at", type=finite, help="stop when the mean return of 3 rows in succession is so high")
     learn.add_argument("--out", type=Path, help="run folder (default: runs/ENV-AGENT-seedS)")
     learn.set_defaults(run=_train)
 
@@ -154,6 +156,7 @@ def register(commands: Commands) -> None:
 
     for command in (test, look):
         add_env_option(command)
+        command.add_argument("--fallback", action="store_true", help="go back where the newest checkpoint is damaged")
 
     envs = commands.add_parser("envs", help="list the environments that can be named")
     envs.add_argument("text", nargs="?", default="", help="only ids with this in them")

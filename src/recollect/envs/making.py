@@ -2,11 +2,14 @@
 
 import contextlib
 import importlib
+import inspect
+import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
 
 from recollect.envs import register
 from recollect.errors import RecollectError
@@ -40,7 +43,8 @@ def make(env_id: str, **options: Any) -> gym.Env:
     if env_id.startswith("bsuite/"):
         from recollect.envs.bsuite import BsuiteEnv
 
-        return BsuiteEnv(env_id.removeprefix("bsuite/"), **options)
+        with _naming_options(env_id, BsuiteEnv, options):
+            return BsuiteEnv(env_id.removeprefix("bsuite/"), **options)
     if is_foreign(env_id):
         from recollect.envs.adapters import named
         from recollect.envs.jax_env import JaxEnv
@@ -51,12 +55,53 @@ def make(env_id: str, **options: Any) -> gym.Env:
         _bring(package, env_id)
     things = options.pop("things", ()) if package == "minigrid" else ()
     try:
-        env = gym.make(env_id, **options)
+        with _naming_options(env_id, None, options):
+            env = gym.make(env_id, **options)
     except (gym.error.Error, ImportError) as error:
         raise RecollectError(f"cannot make {env_id!r}: {error}; `recollect envs` lists what there is") from error
     if package == "minigrid":
         return _one_hot_view(env, things)
     return _flag_first_step(env) if package == "popgym" else env
+
+
+@contextlib.contextmanager
+def _naming_options(env_id: str, creator: Any, options: Mapping[str, Any]) -> Iterator[None]:
+    """Name an option that what makes the environment does not take; any other ``TypeError`` is the environment's own.
+
+    ``creator``: what makes it; None for the one that Gymnasium has registered.
+    """
+    try:
+        yield
+    except TypeError as error:
+        if creator is None:
+            entry = gym.spec(env_id).entry_point
+            creator = load_env_creator(entry) if isinstance(entry, str) else entry
+        known = _options_of(creator)
+        said = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        unknown = [n for n in options if n not in known] if known is not None else [said[1]] if said else []
+        if not set(unknown) & set(options):
+            raise
+        has = "" if known is None else f"; it has {', '.join(known) or 'none'}"
+        raise RecollectError(f"{env_id} has no option {', '.join(map(repr, unknown))}{has}") from error
+
+
+def _options_of(creator: Any) -> list[str] | None:
+    """What a class or a function takes by name, its base classes' options included; None where that is not told."""
+    makers = [creator]
+    if isinstance(creator, type):
+        makers = [cls.__init__ for cls in creator.__mro__ if "__init__" in vars(cls)]
+    names: dict[str, None] = {}
+    for maker in makers:
+        if maker is object.__init__:  # it looks as if it took anything, and takes nothing
+            break
+        parameters = inspect.signature(maker).parameters.values()
+        by_name = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        names |= dict.fromkeys(name for name in by_name if name != "self")
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    else:
+        return None
+    return list(names)
 
 
 def is_foreign(env_id: str) -> bool:

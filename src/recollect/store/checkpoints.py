@@ -218,7 +218,11 @@ def load(folder: Path | str, *, fallback: bool = False, like: Shapes | None = No
             if not os.path.lexists(path):  # removed meanwhile, by a run that continues and has newer ones
                 continue
             if not fallback:
-                hint = f"; {before.name} is before it: --fallback goes back to it" if before else ""
+                hint = (
+                    f"; {before.name} is before it: --fallback goes back to it, in Python fallback=True"
+                    if before
+                    else ""
+                )
                 raise FileError(f"{error}{hint}") from error
             passed_over[path] = str(error)
     reason = f": {'; '.join(passed_over.values())}" if passed_over else ""

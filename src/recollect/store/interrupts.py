@@ -7,7 +7,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-EXIT_INTERRUPTED = 130
+from recollect.errors import EXIT_INTERRUPTED
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -27,8 +27,14 @@ def check(
 ) -> None:
     """Refuse arguments that are none; ``varied``: runs differ in more than their seed, so that two may share one."""
     for name, value in {"episodes": episodes, "bins": bins, **at_least_1}.items():
-        if value is not None and value < 1:
+        if value is None and name != "episodes":
+            continue
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise TypeError(f"{name}={value!r} must be a whole number")
+        if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+        if value > ENDLESS:
+            raise ValueError(f"{name} must be below 2^31, got {value}")
     if not seeds:
         raise ValueError("seeds must name at least one seed")
     if len(set(seeds)) != len(seeds) and not varied:
@@ -58,7 +64,11 @@ def train_iter(
     environment, engine or number of seeds or bins is a ``FileError``, before anything is compiled.
     """
     forking.refuse()
-    seeds = tuple(operator.index(s) for s in seeds)
+    refusing.no_pair(agent, env)
+    try:
+        seeds = tuple(operator.index(s) for s in seeds)
+    except TypeError as error:
+        raise TypeError(f"seeds={seeds!r} must be a sequence of whole numbers, such as range(10)") from error
     lengths = {"max_steps": max_steps, "max_episode_length": max_episode_length, "records_per_call": records_per_call}
     varied = any(np.ndim(leaf) for leaf in jax.tree.leaves(agent))
     check(seeds, episodes, bins, varied=varied, **lengths)
@@ -110,6 +120,8 @@ def train(
             it was.
         on_progress: called after each compiled call.
     """
+    if on_progress is not None and not callable(on_progress):
+        raise TypeError(f"on_progress={on_progress!r} must be a function of a Progress, or None")
     result = None
     for report in train_iter(
         agent,

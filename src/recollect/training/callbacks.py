@@ -74,6 +74,8 @@ class EarlyStop:
 
     def __init__(self, threshold: float, patience: int = 1, column: str = "return"):
         self.threshold, self.column = float(native(threshold)), column
+        if math.isnan(self.threshold):
+            raise ValueError(f"threshold={threshold!r} must be a number: no return reaches one that is none")
         self.patience = arguments.count("patience", patience)
         self.good: dict[int, int] = {}
 
@@ -118,7 +120,7 @@ class Record:
 
     def __init__(self, snapshots: int = 12):
         if snapshots < 2:
-            raise ValueError(f"snapshots={snapshots} must be at least 2")
+            raise ValueError(f"snapshots={snapshots} must be at least 2: the first of a run and the last")
         self.snapshots, self._last = snapshots, -2  # steps at the last one; −1 where there is none, −2 if not known
 
     def due(self, goal: int, last: int) -> float:
@@ -151,6 +153,21 @@ def _steps_of_newest(folder: Path) -> int:
 
 _KNOWN = {cls.__name__: cls for cls in (Evaluate, EarlyStop, Checkpoint, Record)}
 _PLACES = ("folder",)  # options that lead out of the run folder: not written down, and not believed where they are
+
+
+def checked(callbacks: Any) -> list[Any]:
+    """The callbacks as a list; ``TypeError`` for what cannot be called with a learner and a row."""
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks={callbacks!r:.200} must be a list of callbacks: callbacks=[{callbacks!r:.200}]")
+    found = list(callbacks)
+    for callback in found:
+        if isinstance(callback, type) and callback in _KNOWN.values():
+            raise TypeError(
+                f"callbacks: {callback.__name__} is a class: give an object of it, {callback.__name__}(...)"
+            )
+        if not callable(callback):
+            raise TypeError(f"callbacks: {callback!r:.200} is no function of the learner and a row of metrics")
+    return found
 
 
 def describe(callbacks: Iterable[Any]) -> list[dict[str, Any]]:

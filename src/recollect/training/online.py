@@ -155,7 +155,7 @@ class Learner(Stepping):
         """
         if self._asked is not None:
             raise RecollectError("learn was called while it is at work, by one of its callbacks: return from it first")
-        callbacks = list(callbacks)
+        callbacks = known_callbacks.checked(callbacks)
         learning: dict[str, Any] = {
             "start": self.steps,
             "steps": arguments.count("steps", steps),
@@ -402,6 +402,8 @@ class Learner(Stepping):
         In a run folder, which can only be this learner's own, it joins those of the run, so that ``load`` reads what
         was saved. Elsewhere the newest ``keep`` checkpoints stay. Nothing else in the folder is touched.
         """
+        if str(path) == "":
+            raise ValueError("path='' must name a folder to save to; '.' is the current one")
         path = Path(path).absolute()
         if self._recorder is not None and path.resolve() == self._recorder.path.resolve():
             with self._recorder.held():

@@ -11,8 +11,9 @@ from recollect.engines.host import Live
 from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files, trees
+from recollect.store.lock import holder
 from recollect.store.provenance import BITS_DEPEND_ON, versions
-from recollect.store.run_reading import group_folder
+from recollect.store.run_reading import group_folder, seconds_between_checkpoints
 from recollect.training.arguments import MOST_STEPS
 from recollect.training.recording import GROUP
 
@@ -180,4 +181,10 @@ def load(path: Path, fallback: bool) -> checkpoints.Checkpoint:
     """The newest checkpoint of what was saved to ``path``."""
     place = place_of(path)
     files.refuse_links(place)
+    if place != path and not checkpoints.listing(place) and (at_work := holder(path)) is not None:
+        every = seconds_between_checkpoints(path, files.read_json(path / "config.json"))
+        raise FileError(
+            f"{path} holds no checkpoint yet, and is being written by {at_work}: the first one comes {every:g} s after "
+            "the start of the run, or when it is interrupted"
+        )
     return checkpoints.load(place, fallback=fallback)

@@ -3,6 +3,7 @@
 No number depends on how often the loop is left and entered again.
 """
 
+import dataclasses
 import math
 import time
 import warnings
@@ -41,6 +42,15 @@ def next_sample(after: int) -> int:
     block = after // SAMPLED
     here = [k * SAMPLED + int(SAMPLED * (k * 0.6180339887498949 % 1.0)) for k in (block, block + 1)]
     return here[0] if here[0] > after else here[1]
+
+
+def _smaller(agent: Any) -> str:
+    """What to make smaller after an update that was not finite, as far as this agent has it."""
+    fields = [field.name for field in dataclasses.fields(agent)]
+    rates = [f"the rate of {name}" for name in fields if hasattr(getattr(agent, name), "rate")]
+    rates = ["learning_rate"] if "learning_rate" in fields else rates
+    fix = "rewards may be too large (normalize_rewards=True or --normalize rewards scales them)"
+    return f"{fix}, or {', '.join(rates)}" if rates else fix
 
 
 class Stepping:
@@ -169,8 +179,10 @@ class Stepping:
         finally:
             self._packed, self._drawn, self.steps = packed, drawn, at
         if bad >= 0:
-            what = "the update was not finite, and nothing was learned from that step: take a smaller learning_rate"
-            raise EnvironmentFault(self.source.name, fleet.seeds[bad][0], fleet.steps, what)
+            what = "the update was not finite, and nothing was learned from that step"
+            raise EnvironmentFault(
+                self.source.name, fleet.seeds[bad][0], fleet.steps, f"{what}: {_smaller(self.agent)}"
+            )
 
     def _sample_queries(self, packed: Any) -> None:
         """Take down how undecided the query of each copy is at this step; at the same steps wherever a loop ended."""
