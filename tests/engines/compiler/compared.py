@@ -18,10 +18,18 @@ def recommended(**options):
     return EpisodicActorCritic(optimizer="rmsprop", **rest, **options)
 
 
+def is_key(x):
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def on_host(x):
+    """As NumPy's, which compiles no program for each shape it takes apart; keys are JAX's alone."""
+    return x if is_key(x) else np.asarray(x)
+
+
 def numbers(tree):
     """The leaves as arrays of numbers, random keys among them."""
-    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    return [np.asarray(jax.random.key_data(x) if keyed(x) else x) for x in jax.tree.leaves(tree)]
+    return [np.asarray(jax.random.key_data(x) if is_key(x) else x) for x in jax.tree.leaves(tree)]
 
 
 def bits(tree):
