@@ -1,5 +1,7 @@
 """A function compiled for one run and for lanes, against JAX; whole agents in lanes, for others to be compared with."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,11 +44,17 @@ def inputs_of(agent, limits):
     return [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, limits)]
 
 
-def in_lanes(step, tree, inputs, steps, shared=None, lanes=16, often=True):
-    """States with a leading axis so many steps later; ``shared``: which inputs all have in common, by default all."""
+_program = functools.lru_cache(maxsize=8)(Program)
+
+
+def in_lanes(step, tree, inputs, steps, shared=None, lanes=16, often=False):
+    """States with a leading axis so many steps later; ``shared``: which inputs all have in common, by default all.
+
+    Not optimised by LLVM unless it is to run ``often``: `test_steps` holds that its bits are the same.
+    """
     fleet = Fleet(step.state, len(jax.tree.leaves(tree)[0]), lanes)
     fleet.load(tree)
-    for call in fleet.attach(Program(step, lanes, shared or (True,) * len(inputs), often), inputs):
+    for call in fleet.attach(_program(step, lanes, tuple(shared or (True,) * len(inputs)), often), inputs):
         call.advance(steps)
     return fleet.unload()
 
