@@ -1,5 +1,7 @@
 """A function compiled for one run and for lanes, against JAX; whole agents in lanes, for others to be compared with."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +20,18 @@ def recommended(**options):
     return EpisodicActorCritic(optimizer="rmsprop", **rest, **options)
 
 
+def is_key(x):
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def on_host(x):
+    """As NumPy's, which compiles no program for each shape it takes apart; keys are JAX's alone."""
+    return x if is_key(x) else np.asarray(x)
+
+
 def numbers(tree):
     """The leaves as arrays of numbers, random keys among them."""
-    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    return [np.asarray(jax.random.key_data(x) if keyed(x) else x) for x in jax.tree.leaves(tree)]
+    return [np.asarray(jax.random.key_data(x) if is_key(x) else x) for x in jax.tree.leaves(tree)]
 
 
 def bits(tree):
@@ -34,11 +44,17 @@ def inputs_of(agent, limits):
     return [*(np.float32(x) for x in jax.tree.leaves(agent)), *map(np.int32, limits)]
 
 
-def in_lanes(step, tree, inputs, steps, shared=None, lanes=16, often=True):
-    """States with a leading axis so many steps later; ``shared``: which inputs all have in common, by default all."""
+_program = functools.lru_cache(maxsize=8)(Program)
+
+
+def in_lanes(step, tree, inputs, steps, shared=None, lanes=16, often=False):
+    """States with a leading axis so many steps later; ``shared``: which inputs all have in common, by default all.
+
+    Not optimised by LLVM unless it is to run ``often``: `test_steps` holds that its bits are the same.
+    """
     fleet = Fleet(step.state, len(jax.tree.leaves(tree)[0]), lanes)
     fleet.load(tree)
-    for call in fleet.attach(Program(step, lanes, shared or (True,) * len(inputs), often), inputs):
+    for call in fleet.attach(_program(step, lanes, tuple(shared or (True,) * len(inputs)), often), inputs):
         call.advance(steps)
     return fleet.unload()
 

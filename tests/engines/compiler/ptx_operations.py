@@ -3,6 +3,7 @@
 import numpy as np
 
 LANES = np.arange(32)
+NORMAL = np.float32(2.0**-126)
 TYPES = {
     **{"f32": np.float32, "b32": np.uint32, "u32": np.uint32, "s32": np.int32},
     **{"b64": np.uint64, "u64": np.uint64, "s64": np.int64},
@@ -13,8 +14,8 @@ TYPES = {
 def flushed(x):
     """Numbers too small to be normal as 0 of their sign."""
     x = np.asarray(x, np.float32)
-    tiny = np.abs(x) < np.float32(2.0**-126)
-    return np.where(tiny, np.copysign(np.float32(0), x), x) if tiny.any() else x
+    tiny = np.abs(x) < NORMAL
+    return np.where(tiny, np.copysign(np.float32(0), x), x) if np.count_nonzero(tiny) else x
 
 
 def fma(a, b, c):

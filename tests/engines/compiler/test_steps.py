@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from engines.compiler.compared import in_lanes, inputs_of, numbers, recommended
+from engines.compiler.compared import in_lanes, inputs_of, numbers, on_host, recommended
 from recollect import EpisodicActorCritic, RecurrentActorCritic, SecretInformant
 from recollect.agents.general import GeneralActorCritic
 from recollect.agents.networks import NormedNetwork
@@ -71,7 +71,7 @@ def _in_jax(agent, env):
         last, before = jax.lax.scan(step, run, length=STEPS)
         return jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), before, last)
 
-    return jax.jit(jax.vmap(many))(agents, runs)
+    return jax.tree.map(on_host, jax.jit(jax.vmap(many))(agents, runs))
 
 
 def _compiled(agent, env, states, lanes, steps, often=True):

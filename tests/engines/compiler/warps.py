@@ -26,6 +26,7 @@ OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s{}\[\]]+")
 ABOVE = np.array([(1 << 16 * (n // 16 + 1)) - (2 << n) for n in range(32)], np.uint32)
 """Lanes of the same team that come after each."""
 FIRST = np.uint32(0x00010001)
+MARKS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 
 
 class RaceError(AssertionError):
@@ -42,42 +43,52 @@ class Memory:
     def __init__(self, data, address=0):
         self.data, self.address = data, address
         self._readers, self._writers = (np.zeros(len(data), np.uint32) for _ in range(2))
+        self._touched = np.uint32(0)  # lanes with a mark anywhere
 
-    def __contains__(self, address):
-        return self.address <= address < self.address + len(self.data)
+    def holds(self, first, last):
+        """Whether these two addresses and what is between them are in it."""
+        return self.address <= first and last < self.address + len(self.data)
+
+    def _octets(self, at, dtype, lanes):
+        """Where each access begins; its bytes, [access, byte]; and the mark of its lane."""
+        place, marks = (at - self.address).astype(np.int64), MARKS[lanes]
+        self._touched |= np.bitwise_or.reduce(marks)
+        return place, place[:, None] + np.arange(dtype.itemsize), marks[:, None]
 
     def read(self, at, dtype, lanes):
         """The numbers that lanes read."""
-        place, bits = (at - self.address).astype(np.int64), np.uint32(1) << lanes.astype(np.uint32)
-        for k in range(dtype.itemsize):
-            written = self._writers[place + k]
-            if ((written & bits == 0) & (written & (ABOVE[lanes] | FIRST) != 0)).any():
+        place, octets, marks = self._octets(at, dtype, lanes)
+        written = self._writers[octets]
+        if np.count_nonzero(written):
+            before = (written & (ABOVE[lanes] | FIRST)[:, None]) != 0
+            if (before & (written & marks == 0)).any():
                 raise RaceError("a lane reads what another wrote, and no barrier is between")
-            np.bitwise_or.at(self._readers, place + k, bits)
+        np.bitwise_or.at(self._readers, octets, marks)
         return self.data.view(dtype)[place // dtype.itemsize]
 
     def write(self, at, numbers, lanes):
         """Put numbers where lanes say."""
-        place, bits = (at - self.address).astype(np.int64), np.uint32(1) << lanes.astype(np.uint32)
+        place, octets, marks = self._octets(at, numbers.dtype, lanes)
         view, index = self.data.view(numbers.dtype), place // numbers.dtype.itemsize
-        changed = view[index] != numbers
-        relevant = ~bits & np.where(FIRST & bits != 0, ~np.uint32(0), ~ABOVE[lanes])
-        for k in range(numbers.dtype.itemsize):
-            if (changed & (self._readers[place + k] & relevant != 0)).any():
-                raise RaceError("a lane writes what another read, and no barrier is between")
-            written = self._writers[place + k]
-            if (changed & (written != 0) & (written & bits == 0)).any():
-                raise RaceError("a lane writes what another wrote, and no barrier is between")
-            np.bitwise_or.at(self._writers, place + k, bits)
+        changed = (view[index] != numbers)[:, None]
+        relevant = ~marks & np.where(FIRST & marks != 0, ~np.uint32(0), ~ABOVE[lanes][:, None])
+        if (changed & (self._readers[octets] & relevant != 0)).any():
+            raise RaceError("a lane writes what another read, and no barrier is between")
+        written = self._writers[octets]
+        if (changed & (written != 0) & (written & marks == 0)).any():
+            raise RaceError("a lane writes what another wrote, and no barrier is between")
+        np.bitwise_or.at(self._writers, octets, marks)
         view[index] = numbers
         if (view[index] != numbers).any():
             raise RaceError("lanes write different numbers to one place")
 
     def met(self, lanes):
         """These lanes have waited for one another."""
-        keep = ~np.bitwise_or.reduce(np.uint32(1) << LANES[lanes].astype(np.uint32))
-        self._readers &= keep
-        self._writers &= keep
+        keep = ~np.bitwise_or.reduce(MARKS[lanes])
+        if self._touched & ~keep:
+            self._readers &= keep
+            self._writers &= keep
+            self._touched &= keep
 
 
 class Code:
@@ -224,8 +235,8 @@ def _packed(operands):
 
 def turns(at):
     """Turns that one access of the chip takes: a bank gives one word of four bytes in each."""
-    words = np.unique(at // 4)
-    return int(np.bincount(words % 32).max())
+    words = set((at // 4).tolist())
+    return max(Counter(word % 32 for word in words).values()) if len(words) > 1 else 1
 
 
 def _access(parts, operands):
@@ -289,8 +300,9 @@ class Warp:
         """Where all these addresses are."""
         if space in ("local", "shared"):
             return self.own if space == "local" else self.chip
-        found = next((m for m in self._memories if at[lanes][0] in m), None)
-        assert found is not None and all(a in found for a in at[lanes]), "an address outside of memory"
+        first, last = at[lanes].min(), at[lanes].max()
+        found = next((m for m in self._memories if m.holds(first, last)), None)
+        assert found is not None, "an address outside of memory"
         return found
 
     def count_turns(self, space, what, at):
@@ -302,7 +314,7 @@ class Warp:
         """Set a register of these lanes."""
         if numbers.dtype.kind in "if":
             numbers = numbers.view(np.dtype(f"u{numbers.dtype.itemsize}"))
-        if name in self.registers and not lanes.all():
+        if np.count_nonzero(lanes) < 32 and name in self.registers:
             numbers = np.where(lanes, numbers, self.registers[name].astype(numbers.dtype, copy=False))
         self.registers[name] = numbers
 
@@ -334,10 +346,10 @@ class Warp:
                 needed = code.members[at](self).astype(np.int64)
                 here = int((lanes.astype(np.int64) << LANES).sum())
                 ready = lanes & (needed & ~here == 0)
-                if (lanes & ~ready).any():
+                if np.count_nonzero(lanes & ~ready):
                     waiting = [*waiting, (at, lanes & ~ready)]
                     elsewhere.add(at)
-                if not ready.any():
+                if not np.count_nonzero(ready):
                     return going, waiting
                 lanes = ready
             self.issued[at] += 1
@@ -353,7 +365,7 @@ class Warp:
                     return [*going, (target, chosen), (at + 1, rest)], waiting
                 at = target if chosen.any() else at + 1
                 continue
-            if chosen.any():
+            if np.count_nonzero(chosen):
                 code.work[at](self, chosen)
             at += 1
         return [*going, (at, lanes)], waiting

@@ -1,5 +1,6 @@
 """Many runs of one compiled step: one run per vector lane, blocks of lanes over threads."""
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,21 +42,20 @@ class Fleet:
         self.lanes = lanes or lanes_for(runs, layout)
         self.blocks = [Memory(layout, self.lanes) for _ in range(-(-runs // self.lanes))]
 
-    def _block(self, x: np.ndarray, k: int) -> np.ndarray:
-        """The rows of one block, filled up with the last run's."""
-        rows = x[k * self.lanes : (k + 1) * self.lanes]
-        short = self.lanes - len(rows)
-        return np.concatenate([rows, np.repeat(rows[-1:], short, axis=0)]) if short else rows
-
-    def _spread(self, x: np.ndarray, k: int) -> np.ndarray:
-        rows = self._block(x, k)
-        return rows[0] if self.lanes == 1 else np.moveaxis(rows, 0, -1)
+    def _in_blocks(self, x: np.ndarray) -> np.ndarray:
+        """Rows as [block, …, lane], the last block filled up with the last run's."""
+        short = len(self.blocks) * self.lanes - self.runs
+        rows = np.concatenate([x, np.repeat(x[-1:], short, axis=0)]) if short else x
+        if self.lanes == 1:
+            return rows
+        return np.moveaxis(rows.reshape(-1, self.lanes, *x.shape[1:]), 1, -1)
 
     def load(self, tree: Any) -> None:
         """Take over the states, with a leading axis over runs."""
-        for x, place in zip(self.layout.numbers(tree), range(len(self.layout.shapes)), strict=True):
-            for k, block in enumerate(self.blocks):
-                block.views()[place][...] = self._spread(x, k)
+        views = [block.views() for block in self.blocks]
+        for place, x in enumerate(self.layout.numbers(tree)):
+            for block, part in zip(views, self._in_blocks(x), strict=True):
+                block[place][...] = part
 
     def unload(self) -> Any:
         """A copy of the states, with a leading axis over runs."""
@@ -65,16 +65,16 @@ class Fleet:
     def _gather(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         if self.lanes == 1:
             return np.stack(arrays)[: self.runs]
-        return np.concatenate([np.moveaxis(a, -1, 0) for a in arrays])[: self.runs]
+        last = arrays[0].ndim - 1
+        return np.concatenate([a.transpose(last, *range(last)) for a in arrays])[: self.runs]
 
     def attach(self, program: Program, leaves: Sequence[Any] | None = None) -> list[Attached]:
         """A program on every block, the leaves of its inputs set: shared ones alone, others with an axis over runs."""
-        attached = []
-        for k, block in enumerate(self.blocks):
-            one = Attached(program, block)
-            for array, x, shared in zip(one.inputs, leaves or (), program.shared, strict=leaves is not None):
-                array[...] = x if shared else self._spread(np.asarray(x), k)
-            attached.append(one)
+        attached = [Attached(program, block) for block in self.blocks]
+        for place, (x, shared) in enumerate(zip(leaves or (), program.shared, strict=leaves is not None)):
+            parts = itertools.repeat(x) if shared else self._in_blocks(np.asarray(x))
+            for one, part in zip(attached, parts, strict=not shared):
+                one.inputs[place][...] = part
         return attached
 
     def stacked(self, found: Sequence[Sequence[Sequence[np.ndarray]]]) -> list[np.ndarray]:

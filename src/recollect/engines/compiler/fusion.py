@@ -126,14 +126,17 @@ def postpone(plan: "Plan") -> None:
             continue
         if not all(same for user, same in readers[n.id] if at[user] == first):
             continue
-        reads = plan.reads(n)
-        rest = set().union(*(plan.reads(m) for m in here.nodes if m is not n))
-        new = set().union(*(plan.reads(m) for m in there.nodes))
-        if len(reads & rest) <= 1 + len(reads & new):
+        if _in_common(plan, n, here.nodes) <= 1 + _in_common(plan, n, there.nodes):
             here.nodes.remove(n)
             there.nodes.insert(0, n)
             at[n.id] = first
     plan.items = [item for item in plan.items if item.nodes]
+
+
+def _in_common(plan: "Plan", n: Node, nodes: Sequence[Node]) -> int:
+    """How many of the arrays that ``n`` reads others of these nodes read, too."""
+    others = [plan.reads(m) for m in nodes if m is not n]
+    return sum(any(array in reads for reads in others) for array in plan.reads(n))
 
 
 def passing(plan: "Plan") -> set[int]:

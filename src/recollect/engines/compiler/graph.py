@@ -47,19 +47,15 @@ def letter(dtype: Any) -> str:
 class Node:
     """One array of one run: an operation, its inputs, and what else the operation needs to know."""
 
-    __slots__ = ("dtype", "id", "ins", "op", "params", "shape", "value")
+    __slots__ = ("dtype", "id", "ins", "op", "params", "shape", "size", "value")
 
     def __init__(self, op: str, ins: tuple["Node", ...], shape: tuple[int, ...], dtype: str, params: Any, value: Any):
         self.op, self.ins, self.shape, self.dtype, self.params, self.value = op, ins, shape, dtype, params, value
+        self.size = math.prod(shape)  # the number of elements
         self.id = -1
 
     def __repr__(self) -> str:
         return f"%{self.id}:{self.op}{list(self.shape)}{self.dtype}"
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
 
 def node(

@@ -218,7 +218,7 @@ def one_for_all(outs: Sequence[Node], leaves: Sequence[Node]) -> list[bool]:
 
 
 def reachable(outs: Sequence[Node]) -> list[Node]:
-    """All nodes that the outputs need, inputs first."""
+    """All nodes that the outputs need, inputs first: in the order in which they were made."""
     seen: dict[int, Node] = {}
     stack = list(outs)
     while stack:
@@ -226,18 +226,7 @@ def reachable(outs: Sequence[Node]) -> list[Node]:
         if n.id not in seen:
             seen[n.id] = n
             stack += n.ins
-    order, done = [], set()
-    for root in sorted(seen.values(), key=lambda n: n.id):
-        todo = [(root, False)]
-        while todo:
-            n, back = todo.pop()
-            if back:
-                order.append(n)
-            elif n.id not in done:
-                done.add(n.id)
-                todo.append((n, True))
-                todo += [(i, False) for i in n.ins if i.id not in done]
-    return order
+    return [seen[k] for k in sorted(seen)]
 
 
 class Plan:
@@ -392,6 +381,11 @@ class Plan:
 
     def needs(self, n: Node) -> dict[int, tuple[Node, bool]]:
         """The stored nodes that computing ``n`` reads, and whether each is read only at the same place as written."""
+        if n.id not in self._needs:
+            self._needs[n.id] = self._needed(n)
+        return self._needs[n.id]
+
+    def _needed(self, n: Node) -> dict[int, tuple[Node, bool]]:
         found: dict[int, tuple[Node, bool]] = {}
         seen: set[tuple[int, bool]] = set()
 
@@ -407,12 +401,11 @@ class Plan:
             inner(m, same)
 
         def inner(m: Node, same: bool) -> None:
+            keeps = m.op not in VIEWS and m.op not in STORED_OPS and m.op != "reduce"
+            keeps = same and (keeps or fusion.is_layer(m) or fusion.is_repeated(m))
             for k, i in enumerate(m.ins):
-                keeps = m.op not in VIEWS and m.op not in STORED_OPS and m.op != "reduce"
-                keeps = keeps or fusion.is_layer(m) or fusion.is_repeated(m)
-                if m.op in OPAQUE:
-                    keeps = k == 0 and m.op in ("scatter", "dynamic_update_slice")
-                visit(i, same and keeps)
+                first = k == 0 and m.op in ("scatter", "dynamic_update_slice")
+                visit(i, keeps and (first or m.op not in OPAQUE))
 
         if n.op == "reduce":
             for i in n.ins:
@@ -442,6 +435,8 @@ class Plan:
         return n.shape if n.shape != () else None
 
     def _schedule(self) -> list[Item]:
+        self._needs: dict[int, dict[int, tuple[Node, bool]]] = {}  # both are of what is stored at the time
+        self._reads: dict[int, set[int]] = {}
         items: list[Item] = []
         at: dict[int, int] = {}
         touches: list[set[int]] = []
@@ -461,13 +456,11 @@ class Plan:
                 at[n.id] = len(items) - 1
                 continue
             ready, reads = 0, self.reads(n)
+            near = reads | set(needs)
             for m, same in needs.values():
                 fused = same and items[at[m.id]].space == space and m.op != "reduce"
                 ready = max(ready, at[m.id] + (0 if fused else 1))
-            place = next(
-                (k for k in range(ready, len(items)) if items[k].space == space and touches[k] & (reads | set(needs))),
-                None,
-            )
+            place = next((k for k in range(ready, len(items)) if items[k].space == space and touches[k] & near), None)
             if place is None:
                 items.append(Item([n], space))
                 touches.append(set())
@@ -481,6 +474,11 @@ class Plan:
 
     def reads(self, n: Node) -> set[int]:
         """Leaves and stored arrays among what an element needs."""
+        if n.id not in self._reads:
+            self._reads[n.id] = self._read(n)
+        return self._reads[n.id]
+
+    def _read(self, n: Node) -> set[int]:
         found: set[int] = set()
         seen: set[int] = set()
         stack = list(n.ins)

@@ -1,5 +1,6 @@
 """From a jaxpr to the graph: a rule for each primitive, calls inlined, derivatives already expanded by JAX."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -204,31 +205,40 @@ def _implementation(e: Any) -> Any:
     return e.invars[0].aval.dtype._impl
 
 
-def _traced(e: Any, function: Callable, *like: Any) -> Any:
-    """The jaxpr of a generator's function on the words of a key, or of each key of an array."""
-    for _ in e.invars[0].aval.shape:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _of_words(impl: Any, name: str, rest: tuple, key: Any, *data: Any) -> Any:
+    """A generator's function on the words of a key, or of each key of an array; JAX keeps what it has traced of it."""
+    function = functools.partial(_of_a_key, getattr(impl, name), rest)
+    for _ in key.shape[len(impl.key_shape) :]:
         function = jax.vmap(function)
-    return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(shape, np.uint32) for shape in like))
+    return function(key, *data)
+
+
+def _of_a_key(function: Callable, rest: tuple, key: Any, *data: Any) -> Any:
+    return function(key, *data, *rest)
+
+
+def _traced(e: Any, name: str, x: list[Node], *rest: Any) -> Any:
+    words = (jax.ShapeDtypeStruct(n.shape, np.uint32) for n in x)
+    return _of_words.trace(_implementation(e), name, rest, *words).jaxpr
 
 
 @rule("random_bits")
 def _bits(graph: Graph, e: Any, x: list[Node]) -> Any:
-    impl, width, shape = _implementation(e), e.params["bit_width"], e.params["shape"]
-    return convert(graph, _traced(e, lambda k: impl.random_bits(k, width, shape), x[0].shape), x)
+    return convert(graph, _traced(e, "random_bits", x, e.params["bit_width"], e.params["shape"]), x)
 
 
 @rule("random_split")
 def _split_key(graph: Graph, e: Any, x: list[Node]) -> Any:
-    impl, shape = _implementation(e), e.params["shape"]
-    return convert(graph, _traced(e, lambda k: impl.split(k, shape), x[0].shape), x)
+    return convert(graph, _traced(e, "split", x, e.params["shape"]), x)
 
 
 @rule("random_fold_in")
 def _fold_in(graph: Graph, e: Any, x: list[Node]) -> Any:
-    impl = _implementation(e)
     data = graph.elementwise("bitcast", x[1], dtype="u") if x[1].dtype == "i" else x[1]
     data = graph.bcast(data, e.invars[0].aval.shape, ()) if data.shape == () else data
-    return convert(graph, _traced(e, impl.fold_in, x[0].shape, data.shape), [x[0], data])
+    words = [x[0], data]
+    return convert(graph, _traced(e, "fold_in", words), words)
 
 
 @rule("random_seed")

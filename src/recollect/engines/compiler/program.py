@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import threading
 import time
@@ -23,13 +24,19 @@ SPARE = 64
 """Bytes after each array, so that its last vector lies in memory of its own."""
 
 
-def aligned(shape: Sequence[int], kind: str) -> np.ndarray:
-    """Zeros that start at a multiple of 64 bytes."""
-    dtype = DTYPES[kind]
-    count = math.prod(shape) * dtype.itemsize
-    raw = np.zeros(count + ALIGN + SPARE, np.uint8)
+def aligned(shapes: Sequence[Sequence[int]], kinds: Sequence[str]) -> list[np.ndarray]:
+    """Zeros that start at multiples of 64 bytes, in one piece of memory."""
+    sizes = [math.prod(shape) * DTYPES[kind].itemsize for shape, kind in zip(shapes, kinds, strict=True)]
+    places = list(itertools.accumulate((-(-(size + SPARE) // ALIGN) * ALIGN for size in sizes), initial=0))
+    raw = np.zeros(places.pop() + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
-    return raw[start : start + count].view(dtype).reshape(tuple(shape))
+    each = zip(shapes, kinds, places, strict=True)
+    return [np.ndarray(tuple(shape), DTYPES[kind], raw, start + place) for shape, kind, place in each]
+
+
+def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Where arrays lie, as a table of pointers."""
+    return np.array([array.ctypes.data for array in arrays], np.uintp)
 
 
 class Layout:
@@ -228,18 +235,16 @@ class Memory:
     def __init__(self, layout: Layout, lanes: int = 1):
         self.layout, self.lanes = layout, lanes
         extra = (lanes,) if lanes > 1 else ()
-        pairs = [
-            (aligned((*s, *extra), k), aligned((*s, *extra), k))
-            for s, k in zip(layout.shapes, layout.kinds, strict=True)
-        ]
-        self._arrays = {a.ctypes.data: a for pair in pairs for a in pair}
-        self.current = np.array([a.ctypes.data for a, _ in pairs], np.uintp)
-        self.other = np.array([b.ctypes.data for _, b in pairs], np.uintp)
+        shapes = [(*s, *extra) for s in layout.shapes]
+        arrays = aligned(shapes * 2, layout.kinds * 2)
+        both = addresses(arrays)
+        self._arrays = dict(zip(both.tolist(), arrays, strict=True))
+        self.current, self.other = both[: len(shapes)].copy(), both[len(shapes) :].copy()
         self.pointers = self.current.ctypes.data, self.other.ctypes.data
 
     def views(self) -> list[np.ndarray]:
         """The leaves as they are now, not copied; valid until the next step. Lanes are the last axis."""
-        return [self._arrays[int(p)] for p in self.current]
+        return [self._arrays[p] for p in self.current.tolist()]
 
     def load(self, tree: Any) -> None:
         """Take over a state (of lanes: with a leading axis over them)."""
@@ -263,16 +268,13 @@ class Attached:
     def __init__(self, program: Program, memory: Memory):
         self.program, self.memory = program, memory
         lanes = () if program.lanes == 1 else (program.lanes,)
-        shared = program.shared
-        self.inputs = [
-            aligned(s if one else (*s, *lanes), k)
-            for s, k, one in zip(program.inputs.shapes, program.inputs.kinds, shared, strict=True)
-        ]
-        self.outputs = [
-            aligned((*s, *lanes), k) for s, k in zip(program.outputs.shapes, program.outputs.kinds, strict=True)
-        ]
-        self._scratch = [aligned((size,), "b") for size in program.scratch]
-        self._table = np.array([a.ctypes.data for a in (*self.inputs, *self.outputs, *self._scratch)], np.uintp)
+        inputs = [s if one else (*s, *lanes) for s, one in zip(program.inputs.shapes, program.shared, strict=True)]
+        shapes = [*inputs, *((*s, *lanes) for s in program.outputs.shapes), *((size,) for size in program.scratch)]
+        kinds = [*program.inputs.kinds, *program.outputs.kinds, *"b" * len(program.scratch)]
+        self._arrays = aligned(shapes, kinds)
+        self.inputs, rest = self._arrays[: len(inputs)], self._arrays[len(inputs) :]
+        self.outputs = rest[: len(program.outputs.shapes)]
+        self._table = addresses(self._arrays)
         self.pointers = (*memory.pointers, self._table.ctypes.data)
 
     def advance(self, steps: int = 1) -> None:

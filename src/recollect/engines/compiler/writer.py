@@ -9,7 +9,7 @@ variables exist: that is where it is computed once.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from recollect.engines.compiler import affine
@@ -78,7 +78,7 @@ class Writer:
             if self.scopes[k].fence:
                 depth = k
                 break
-        return self._at(depth)
+        return nullcontext() if depth == len(self.scopes) - 1 else self._at(depth)
 
     @contextmanager
     def _at(self, depth: int) -> Iterator[None]:
