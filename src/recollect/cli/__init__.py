@@ -27,6 +27,7 @@ LABORATORY = ("study", "atlas", "lengths", "looping", "extensions", "tune", "rea
 FROM_BENCH = ("estimators", "inclusion", "endless", "checkpoints", "algorithm1")
 
 
+@functools.cache
 def parser() -> argparse.ArgumentParser:
     """The command's options; kept apart so that tests and documentation can read them."""
     top = argparse.ArgumentParser(
