@@ -36,7 +36,8 @@ if jaxlib.version.__version_info__[:2] == (0, 10):  # XLA ends the process at a 
     flags = ["--xla_backend_optimization_level=0", *(f"--xla_cpu_{flag}" for flag in quickly)]
     os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
-ENGINES = Path(__file__).parent / "engines"
+OPTIMISED = (Path(__file__).parent / "engines", Path(__file__).parent / "reliability" / "test_kill.py")
+"""Where LLVM optimises: of the engines themselves, and where other processes run long with what users run."""
 TIERS = ("slow", "ray", "gpu", "browser")
 LONG = (
     "test_package.py",
@@ -74,7 +75,7 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _code_as_it_stands(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Beyond the tests of the engines themselves LLVM optimises nothing either: the same bits, in a fifth of the time.
+    """Elsewhere LLVM optimises nothing either: the same bits, in a fifth of the time.
 
     ``tests/engines/compiler/test_steps.py`` holds that they are the same.
     """
@@ -87,11 +88,18 @@ def _code_as_it_stands(request: pytest.FixtureRequest) -> Iterator[None]:
         compile_program(self, step, lanes, shared, often=False)
 
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.is_relative_to(ENGINES):
+        if any(request.path.is_relative_to(path) for path in OPTIMISED):
             compiled._program.cache_clear()  # what other tests in this process have compiled quickly
         else:
             patch.setattr(Program, "__init__", quickly)
         yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """What was never closed is found here; pytest looks through all that there is twice more, but not the frozen."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_finish() -> None:

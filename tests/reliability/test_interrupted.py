@@ -36,10 +36,10 @@ def whole(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def stopped(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def stopped_once(tmp_path_factory):
     """A run that was stopped on its way: one group finished, two under way with several checkpoints, one not begun."""
-    path = tmp_path / "run"
+    path, stopping = tmp_path_factory.mktemp("stopped") / "run", threading.Event()
 
     def saved(group, count):
         return lambda: len(checkpoints.listing(path / "checkpoints" / group)) >= count
@@ -56,19 +56,23 @@ def stopped(tmp_path, monkeypatch):
             if name == "recurrent-1" and report.steps == 60:
                 wait_for(lambda: (path / "log.jsonl").exists() and stopping.is_set())
 
-    stopping = threading.Event()
-    plan = reproduce.make_plan("fig4", seeds=2, episodes=2500)
-    monkeypatch.setattr(standin, "TICK", 0.002)
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
+        standin.install(patch.setattr)
+        patch.setattr(standin, "TICK", 0.002)
         patch.setattr(reproduce, "begin", begin)
         receive = Interrupts._receive
         patch.setattr(Interrupts, "_receive", lambda self, *a: (receive(self, *a), stopping.set()))
         with pytest.raises(KeyboardInterrupt):
-            reproduce.train(plan, path, every=1e-9)
-    monkeypatch.setattr(standin, "TICK", 0.0)
+            reproduce.train(reproduce.make_plan("fig4", seeds=2, episodes=2500), path, every=1e-9)
     assert read_json(path / "status.json")["status"] == "interrupted"
     assert saved("episodic-0", 2)() and saved("recurrent-1", 2)() and not saved("recurrent-2", 1)()
     return path
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path):
+    """A copy of it for each test."""
+    return shutil.copytree(stopped_once, tmp_path / "run")
 
 
 def resume(path, *options):
@@ -538,7 +542,7 @@ def test_many_checkpoints_leave_no_handles_and_no_memory(tmp_path):
 
 def test_the_soak_says_what_it_saw(tmp_path, capsys):
     assert cli.main(
-        ["lab", "soak", "--minutes", "0.1", "--out", str(tmp_path / "soak"), "--checkpoint-every", "0.2"]
+        ["lab", "soak", "--minutes", "0.02", "--out", str(tmp_path / "soak"), "--checkpoint-every", "0.2"]
     ) in (
         0,
         1,

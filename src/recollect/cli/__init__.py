@@ -5,6 +5,7 @@ command does is imported when it runs. The laboratory (`recollect.cli.lab`) is a
 May import every other room; imports none itself before Ctrl-C is looked after (`recollect.cli.ctrl_c`).
 """
 
+import functools
 import sys
 
 from recollect._version import __version__
@@ -28,10 +29,10 @@ LABORATORY = ("study", "atlas", "lengths", "looping", "extensions", "tune", "rea
 FROM_BENCH = ("estimators", "inclusion", "endless", "checkpoints", "algorithm1")
 
 
+@functools.cache
 def parser() -> "argparse.ArgumentParser":
     """The command's options; kept apart so that tests and documentation can read them."""
     import argparse
-    import functools
 
     from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample, view
 

@@ -46,6 +46,13 @@ def _own(item: Any) -> Any:
     return item.copy() if isinstance(item, (np.ndarray, np.void)) else item
 
 
+def _to_read(values: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to, as a table's columns cannot: the passes are compiled for one kind of array."""
+    seen = values.view()
+    seen.flags.writeable = False
+    return seen
+
+
 class Reservoir:
     """Keep ``capacity`` items of a stream, each subset of that size with probability ∝ the product of its weights.
 
@@ -225,16 +232,15 @@ class Reservoir:
                         weights = np.ldexp(values, -shift)
                     # A weight that left the type must not pass for 0: the pass stops at the least one and at inf.
                     weights = np.where((weights == 0.0) & (values > 0.0), 5e-324, weights)
-            fed = passes.pass_linear(weights, *state)
+            fed = passes.pass_linear(_to_read(weights), *state)
         if fed < len(values):
             self._check(values[fed:], is_log)
             if not state.counts[IS_LOG]:
                 passes.to_logs(state)
             with np.errstate(divide="ignore"):
                 log_weights = values[fed:] if is_log else np.log(values[fed:])
-            passes.pass_log(
-                log_weights, state.g, state.rows, state.weights, state.index, state.order, state.counts, state.rng
-            )
+            arrays = state.g, state.rows, state.weights, state.index, state.order, state.counts, state.rng
+            passes.pass_log(_to_read(log_weights), *arrays)
         for slot in np.flatnonzero(state.index[: state.counts[HELD]] >= first):
             at = int(state.index[slot]) - first
             self._items[slot] = _own(items[at])

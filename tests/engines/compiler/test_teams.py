@@ -78,7 +78,8 @@ def test_a_pair_has_the_bits_of_the_lanes(name):
     assert np.asarray(wanted.episode).all()
 
 
-@pytest.mark.parametrize("room", first_quick([700, 0, 1 << 14]))
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [700, 0, 1 << 14])
 def test_what_a_guard_keeps_is_kept_on_the_chip_and_off_it(room):
     agent, env = SMALL
     rates = np.array([0.01, 3e38, 1e30], np.float32)
