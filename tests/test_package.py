@@ -1,6 +1,7 @@
 """What is shipped: the wheel's contents, and a first use of it in an environment that has nothing else."""
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
@@ -27,7 +28,7 @@ COMMANDS = [
     "verify fig3",
     "resume cartpole",
     "view cartpole --no-open --limit 5",
-    "bench reservoir --capacities 3 --items 20000",
+    "bench reservoir --capacities 3 --items 20000 --seconds 0.1",
     "lab tune 1 --widths 2 --rates 4 --episodes 100",
 ]
 REFUSED = ["benchmark memory --tasks nothing", "sample table.csv --uniform -n 3"]  # the second for want of pyarrow
@@ -41,9 +42,16 @@ def run(*command, cwd=ROOT, ok=True, **options):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder with a wheel and a source distribution; hatchling comes from this environment or from the index."""
-    out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", out)
+    """The folder with a wheel and a source distribution; hatchling comes from this environment or from the index.
+
+    The first worker that needs it makes it, and the others wait.
+    """
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dist"
+    with open(out.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not out.exists():
+            run(sys.executable, "-m", "build", "--outdir", out)
     return out
 
 

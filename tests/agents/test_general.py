@@ -87,12 +87,17 @@ def test_a_mistake_that_is_repeated_surprises_once():
     good, bad = ([(FIRST, reward)] * 4 for reward in (1.0, -1.0))
     state = walk(agent, [good if k % 3 else bad for k in range(150)])
     _, begin, update = compiled(agent)
+
+    @jax.jit
+    def error(state, timestep):
+        v = agent.values(state.params.critic, state.decision.inputs, state.decision.reward, state.units.critic)
+        return agent.td_errors(state, timestep, v, state.scales)[0]
+
     errors = []
     for _ in bad:
         state, _ = begin(state, jnp.asarray(FIRST), jax.random.key(1))
-        timestep, decision = told(FIRST, -1.0), state.decision
-        v = agent.values(state.params.critic, decision.inputs, decision.reward, state.units.critic)
-        errors.append(abs(float(agent.td_errors(state, timestep, v, state.scales)[0])))
+        timestep = told(FIRST, -1.0)
+        errors.append(abs(float(error(state, timestep))))
         state, _ = update(state, timestep, jax.random.key(2), False)
     assert max(errors[1:]) < errors[0] / 3, errors
 
@@ -118,7 +123,7 @@ def test_watching_learns_nothing_and_remembers_the_same():
     init, begin, update = compiled(agent)
     state, _ = begin(init(jax.random.key(0)), jnp.asarray(FIRST), jax.random.key(1))
     timestep, key = told(SECOND, 1.0), jax.random.key(2)
-    watched = agent.watch(state, timestep, key)
+    watched = jax.jit(agent.watch)(state, timestep, key)
     learnt, _ = update(state, timestep, key)
     idle, _ = update(state, timestep, key, False)
     for name in ("params", "optimizers", "scales"):

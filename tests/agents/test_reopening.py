@@ -1,5 +1,7 @@
 """When choices are opened again: the formula by hand, and that what has settled wrongly is opened."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +48,7 @@ def test_a_gain_of_next_to_nothing_is_none():
     assert float(openness(after([400.0, 500.0]), jnp.float32(400.0))) > 0.0
 
 
+@pytest.mark.slow
 def test_copies_that_share_an_agent_count_their_own_episodes():
     """Every episode returns the same, and they end at different steps: nothing was gained, so nothing was lost."""
     host = Host(SMALL, 2, 2, copies=4, shared=True)
@@ -78,27 +81,34 @@ def test_bad_weights_are_refused(weight):
         Reopening(weight)
 
 
-def test_a_settled_policy_is_opened_where_returns_were_lost():
-    """Nothing surprises: no reward, no error. Entropy rises all the same, but for a weight of 0 or nothing lost."""
+@functools.cache
+def begun(agent):
+    return jax.jit(lambda: agent.init(jax.random.key(0), 2, 2))()
+
+
+@functools.cache
+def entropies_of(agent):
+    """The policy's entropies while nothing happens, as a function of the state, in one program."""
     nothing = TimeStep(jnp.ones(2), jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), bool))
 
+    def one(state, key):
+        state, _ = agent.begin(state, jnp.ones(2), key)
+        features = agent.units.outputs(state.params.actor.units, state.units.actor)
+        outputs = agent.policy_outputs(state.params.actor, state.decision.inputs, features, state.decision.recalled)
+        return agent.learn(state, nothing, key), agent.actions.entropy(outputs)
+
+    return jax.jit(lambda state: jax.lax.scan(one, state, jax.random.split(jax.random.key(1), 300))[1])
+
+
+def test_a_settled_policy_is_opened_where_returns_were_lost():
+    """Nothing surprises: no reward, no error. Entropy rises all the same, but for a weight of 0 or nothing lost."""
+
     def entropies(agent, reached):
-        state = agent.init(jax.random.key(0), 2, 2)
-        policy = jax.tree.map(lambda x: x, state.params.actor.policy)
-        last = jax.tree.leaves(policy)[-1]
-        settled = jax.tree.unflatten(
-            jax.tree.structure(policy), [*jax.tree.leaves(policy)[:-1], last.at[..., 0].add(3.0)]
-        )
+        state = begun(agent)
+        *rest, last = jax.tree.leaves(state.params.actor.policy)
+        settled = jax.tree.unflatten(jax.tree.structure(state.params.actor.policy), [*rest, last.at[..., 0].add(3.0)])
         params = state.params._replace(actor=state.params.actor._replace(policy=settled))
-        state = state._replace(params=params, reached=reached)
-
-        def one(state, key):
-            state, _ = agent.begin(state, jnp.ones(2), key)
-            features = agent.units.outputs(state.params.actor.units, state.units.actor)
-            outputs = agent.policy_outputs(state.params.actor, state.decision.inputs, features, state.decision.recalled)
-            return agent.learn(state, nothing, key), agent.actions.entropy(outputs)
-
-        found = jax.jit(lambda s: jax.lax.scan(one, s, jax.random.split(jax.random.key(1), 300))[1])(state)
+        found = entropies_of(agent)(state._replace(params=params, reached=reached))
         return float(found[0]), float(found[-1])
 
     fallen = Reached(jnp.float32(-1.0), jnp.float32(9.0), jnp.array(True))  # the mean return of late is 0

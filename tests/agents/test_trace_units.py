@@ -36,8 +36,8 @@ def test_the_gradient_is_that_of_backpropagation_through_time():
         return jnp.concatenate([scale * h_re, scale * h_im]) @ readout
 
     state = watched(units, params, xs)
-    value, gradient = jax.value_and_grad(lambda p: units.outputs(p, state) @ readout)(params)
-    expected, through_time = jax.value_and_grad(unrolled)(params)
+    value, gradient = jax.jit(jax.value_and_grad(lambda p: units.outputs(p, state) @ readout))(params)
+    expected, through_time = jax.jit(jax.value_and_grad(unrolled))(params)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     for carried, back in zip(gradient, through_time, strict=True):
         assert float(jnp.abs(back).max()) > 1e-3

@@ -16,16 +16,17 @@ ENV = Continuing(BASE)
 
 
 def test_the_next_instance_begins_where_one_would_end():
-    state, _ = ENV.reset(prng.key(0))
-    step = jax.jit(ENV.step)
+    state, _ = jax.jit(ENV.reset)(prng.key(0))
+    step = jax.jit(lambda state, action, t: ENV.step(state, action, prng.at(prng.key(1), t, 0)))
+    observe = jax.jit(BASE.observe)
     instances, rewards = [], []
     for t in range(12):
         right = state.instance.right_actions[0] if int(state.position) == 3 else FORWARD
         instances.append(np.asarray(state.instance.chain).tolist())
-        state, timestep = step(state, jnp.int32(right), prng.at(prng.key(1), t, 0))
+        state, timestep = step(state, jnp.int32(right), jnp.uint32(t))
         rewards.append(float(timestep.reward))
         assert not bool(timestep.terminated) and not bool(timestep.truncated)
-        assert np.array_equal(timestep.observation, BASE.observe(state))
+        assert np.array_equal(timestep.observation, observe(state))
     assert rewards == [0, 0, 0, 1] * 3
     assert all(instances[k] == instances[k - k % 4] for k in range(12))
     assert len({tuple(instances[k]) for k in (0, 4, 8)}) > 1

@@ -97,7 +97,7 @@ def test_a_step_past_the_end_stays_there_and_pays_nothing(env, instance):
 @pytest.mark.parametrize("length, decisions, actions", [(10, 1, 3), (10, 2, 3), (20, 2, 3), (1, 1, 2), (5, 5, 4)])
 def test_shortest_episode(length, decisions, actions):
     env = SecretInformant(length, decisions, actions)
-    state, observation = env.reset(jax.random.key(length))
+    state, observation = jax.jit(env.reset)(jax.random.key(length))
     assert observation.shape == (env.observation_size,) and not observation.any()
     assert env.observation_size == actions + 2 + decisions + 2
     step = jax.jit(env.step)

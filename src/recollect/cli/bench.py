@@ -15,7 +15,7 @@ PAPERS = "recollect/SecretInformant-v0"
 def _reservoir(args: argparse.Namespace) -> None:
     from recollect.studies.speed import reservoir
 
-    rows = reservoir.times(args.capacities, args.items, progress)
+    rows = reservoir.times(args.capacities, args.items, progress, seconds=args.seconds)
     add = reservoir.add_times()
     if args.json:
         print(json.dumps({"nanoseconds_an_item": rows, "add_nanoseconds": add}, indent=1))
@@ -95,6 +95,7 @@ def register(commands: Commands) -> None:
     speed.add_argument("--json", action="store_true", help="print JSON instead of a table")
     speed.add_argument("--capacities", type=counts, default=(3, 16, 64, 256, 1024), help="n, comma-separated")
     speed.add_argument("--items", type=counts, default=(10**6, 10**7), help="stream lengths, comma-separated")
+    speed.add_argument("--seconds", type=float, default=7.5, help="of each measurement (default: 7.5)")
     speed.set_defaults(run=_reservoir)
     loop = subjects.add_parser("host", help="speed of the loop around Gymnasium environments")
     loop.add_argument("--json", action="store_true", help="print JSON instead of a table")

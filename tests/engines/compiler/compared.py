@@ -70,17 +70,32 @@ def run(function, rows, lanes):
     return jax.tree.unflatten(step.outputs.tree, fleet.stacked([[call.outputs] for call in calls]))
 
 
-def compare(function, *rows, tolerance=2e-6, exact=False):
-    """The compiled function is JAX's to rounding, and the same bits in lanes as alone."""
-    alone, together = run(function, rows, 1), run(function, rows, LANES)
+def computed(functions, *rows):
+    """What each of several functions gives on the rows: alone, in lanes, and in JAX, of which each is one program."""
+
+    def all_of_them(*row):
+        return {name: function(*row) for name, function in functions.items()}
+
+    in_jax = jax.jit(all_of_them)
+    wanted = [in_jax(*map(jnp.asarray, row)) for row in rows]
+    alone, together = run(all_of_them, rows, 1), run(all_of_them, rows, LANES)
+    return {name: (alone[name], together[name], [row[name] for row in wanted]) for name in functions}
+
+
+def agree(alone, together, wanted, tolerance=2e-6, exact=False):
+    """What was compiled is JAX's to rounding, and the same bits in lanes as alone."""
     for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
         assert a.tobytes() == b.tobytes()
-    for k, row in enumerate(rows):
-        wanted = jax.tree.leaves(jax.jit(function)(*map(jnp.asarray, row)))
-        for want, got in zip(wanted, jax.tree.leaves(alone), strict=True):
+    for k, row in enumerate(wanted):
+        for want, got in zip(jax.tree.leaves(row), jax.tree.leaves(alone), strict=True):
             want, got = np.asarray(want), got[k, 0]
             assert want.shape == got.shape and want.dtype == got.dtype
             if want.dtype.kind == "f" and not exact:
                 np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
             else:
                 np.testing.assert_array_equal(got, want)
+
+
+def compare(function, *rows, tolerance=2e-6, exact=False):
+    """The compiled function is JAX's to rounding, and the same bits in lanes as alone."""
+    agree(*computed({"": function}, *rows)[""], tolerance, exact)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.compiler.compared import compare
+from engines.compiler.compared import agree, compare, computed
 from recollect import engines, prng
 from recollect.engines.compiler import Unsupported
 from recollect.engines.compiler.rules import RULES
@@ -47,9 +47,14 @@ UNARY = {
 }
 
 
+@pytest.fixture(scope="module")
+def of_one():
+    return computed(UNARY, (EDGES,), (EDGES[::-1].copy(),))
+
+
 @pytest.mark.parametrize("name", UNARY)
-def test_an_elementwise_function_at_its_edges(name):
-    compare(UNARY[name], (EDGES,), (EDGES[::-1].copy(),))
+def test_an_elementwise_function_at_its_edges(name, of_one):
+    agree(*of_one[name])
 
 
 @pytest.mark.parametrize("function", [jnp.sin, jnp.cos], ids=["sin", "cos"])
@@ -75,9 +80,14 @@ BINARY = {
 }
 
 
+@pytest.fixture(scope="module")
+def of_two():
+    return computed(BINARY, (EDGES, EDGES[::-1].copy()), (EDGES, np.roll(EDGES, 3)))
+
+
 @pytest.mark.parametrize("name", BINARY)
-def test_two_operands_at_their_edges(name):
-    compare(BINARY[name], (EDGES, EDGES[::-1].copy()), (EDGES, np.roll(EDGES, 3)))
+def test_two_operands_at_their_edges(name, of_two):
+    agree(*of_two[name])
 
 
 INTEGERS = {
@@ -97,11 +107,16 @@ INTEGERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def of_whole_numbers():
+    given = (WHOLE.view(kind) for kind in (np.int32, np.uint32))
+    return {x.dtype.type: computed(INTEGERS, (x, x[::-1].copy()), (x, np.roll(x, 5))) for x in given}
+
+
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("kind", [np.int32, np.uint32])
-def test_whole_numbers_at_their_edges(name, kind):
-    numbers = WHOLE.view(kind)
-    compare(INTEGERS[name], (numbers, numbers[::-1].copy()), (numbers, np.roll(numbers, 5)), exact=True)
+def test_whole_numbers_at_their_edges(name, kind, of_whole_numbers):
+    agree(*of_whole_numbers[kind][name], exact=True)
 
 
 def test_powers():

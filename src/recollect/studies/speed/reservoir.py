@@ -23,7 +23,7 @@ def plain_sum(w):
     return total
 
 
-def _nanoseconds(runs: dict[str, Method], parts: dict[str, np.ndarray], seconds: float = 7.5) -> dict[str, float]:
+def _nanoseconds(runs: dict[str, Method], parts: dict[str, np.ndarray], seconds: float) -> dict[str, float]:
     """For each method the best of the rounds that fit in ``seconds``, three at least, in nanoseconds per item.
 
     The best is what is left when nothing else uses the machine. The methods take turns, so that a busy moment does not
@@ -54,6 +54,7 @@ def times(
     report: Callable[[str], None] = lambda _: None,
     methods: Callable[[int], Mapping[str, Method]] = shipped,
     linear: tuple[str, ...] = (),
+    seconds: float = 7.5,
 ) -> list[dict]:
     """Nanoseconds per item for every method, capacity and stream length; weights uniform on (0, 1].
 
@@ -68,7 +69,7 @@ def times(
             for name, run in runs.items():
                 run(w[: 4 * n + 1000])  # compiled before the clock starts
                 parts[name] = w[: min(length, max(20 * n, 20_000_000 // n))] if name in linear else w
-            rows.append({"n": n, "items": length, **_nanoseconds(runs, parts)})
+            rows.append({"n": n, "items": length, **_nanoseconds(runs, parts, seconds)})
     return rows
 
 
