@@ -21,7 +21,7 @@ IN_A_CALLBACK = """
             pass
     gc.callbacks.append(callback)
     gc.collect()
-    time.sleep(30)
+    time.sleep(120)
 """
 IN_A_DEL = """
     class Slow:
@@ -29,16 +29,16 @@ IN_A_DEL = """
             ready()
             time.sleep(5)
     Slow()
-    time.sleep(30)
+    time.sleep(120)
 """
 IN_A_COMPILED_CALL = """
     ready()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**8)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
 MADE_INTO_ANOTHER_ERROR = """
     try:
         ready()
-        time.sleep(30)
+        time.sleep(120)
     except KeyboardInterrupt:
         raise RuntimeError("a callback failed") from None
 """
@@ -47,16 +47,16 @@ IN_AN_IMPORT = """
         def find_spec(self, *_):
             try:
                 ready()
-                time.sleep(30)
+                time.sleep(120)
             finally:
                 print("raised within the import")
     sys.meta_path.insert(0, Finder())
     import nothing_of_the_kind
 """
 WITH_A_THREAD_THAT_NEVER_ENDS = """
-    threading.Thread(target=time.sleep, args=(30,)).start()
+    threading.Thread(target=time.sleep, args=(120,)).start()
     ready()
-    time.sleep(30)
+    time.sleep(120)
 """
 
 
@@ -102,7 +102,7 @@ def interrupt(started, within):
     ids=["gc", "del", "compiled", "import", "other-error", "thread"],
 )
 def test_the_first_ends_it_wherever_it_lands(body):
-    assert interrupt(program(body), within=4) == (130, "", LINE)
+    assert interrupt(program(body), within=40) == (130, "", LINE)
 
 
 def test_what_is_under_way_is_put_in_order():
@@ -111,19 +111,19 @@ def test_what_is_under_way_is_put_in_order():
     try:
         ready()
         print("a row")
-        time.sleep(30)
+        time.sleep(120)
     finally:
         time.sleep({})
         print("in order")
 """
     started = program(body.format(1))
     time.sleep(0.3)
-    assert interrupt(started, within=4) == (130, "a row\nin order\n", LINE)
-    started = program(body.format(30))
+    assert interrupt(started, within=40) == (130, "a row\nin order\n", LINE)
+    started = program(body.format(120))
     time.sleep(0.3)
     started.send_signal(signal.SIGINT)
     time.sleep(0.3)
-    assert interrupt(started, within=3) == (130, "a row\n", LINE)
+    assert interrupt(started, within=40) == (130, "a row\n", LINE)
 
 
 def test_work_with_its_own_way_to_end_keeps_it():
@@ -137,14 +137,14 @@ def test_work_with_its_own_way_to_end_keeps_it():
         print("saved", flush=True)
         {}
 """
-    code, out, err = interrupt(program(body.format(1.5, "")), within=5)
+    code, out, err = interrupt(program(body.format(1.5, "")), within=40)
     assert (code, out) == (0, "saved\n") and err == "\nrecollect: saving a checkpoint; once more to stop at once\n"
-    insists = "gc.callbacks.append(lambda *_: time.sleep(0.5)); gc.collect(); gc.callbacks.clear(); time.sleep(30)"
+    insists = "gc.callbacks.append(lambda *_: time.sleep(0.5)); gc.collect(); gc.callbacks.clear(); time.sleep(120)"
     started = program(body.format(0, insists))
     started.send_signal(signal.SIGINT)
     assert started.stdout.readline() == "saved\n"
     time.sleep(0.2)
-    code, out, err = interrupt(started, within=4)
+    code, out, err = interrupt(started, within=40)
     assert code == 130 and err.endswith(f"at once\n{LINE}") and "Traceback" not in err
 
 
@@ -161,5 +161,5 @@ def test_a_real_command_at_many_moments(command, tmp_path):
     for delay in (0.15, 0.4, 0.6, 0.7, 0.8, 0.9, 1.1, 1.5, 2.0, 2.5):
         started = process("-m", "recollect", command, str(run), *more, cache=tmp_path / str(delay))
         time.sleep(delay)
-        code, _, err = interrupt(started, within=5)
+        code, _, err = interrupt(started, within=40)
         assert code == 130 and err.endswith(LINE) and "Traceback" not in err and "Exception" not in err, (delay, err)
