@@ -516,7 +516,10 @@ def played(name, share, episodes=1000, most=1000):
 
 
 def show(rows):
-    """A line a variant: per task the mean of the last tenth, and how many seeds are at the mark there."""
+    """A line a variant: per task the mean of the last tenth, and how many seeds are at the mark there.
+
+    Held: of all tenths of a run that end in its last three fifths, the share whose mean is at the mark.
+    """
     variants, tasks = (list(dict.fromkeys(row[kind] for row in rows)) for kind in ("variant", "task"))
     for variant in variants:
         cells, score = [], []
@@ -529,9 +532,13 @@ def show(rows):
             good = curve >= mark
             since = [own[own.argmax() :] for own in good if own.any()]
             lost, all_ = sum((~own).sum() for own in since), sum(map(len, since))
+            ends, part = range(2 * curve.shape[1] // 5, curve.shape[1] + 1), max(1, curve.shape[1] // 10)
+            held = [
+                np.nanmean(own[k - part : k]) >= mark for own in curve for k in ends if k >= 2 * len(own) // 5 + part
+            ]
             cells.append(
                 f"{task} {np.nanmean(last):.3g}, least {last.min():.3g} ({(last >= mark).sum()} of {len(last)}, "
-                f"ever {len(since)}; below it later in {lost} of {all_} parts)"
+                f"ever {len(since)}; below it later in {lost} of {all_} parts; held {np.mean(held):.3f})"
             )
         print(f"{variant:24s} {np.mean(score):.3f} | " + " | ".join(cells), flush=True)
 
@@ -540,6 +547,7 @@ def main():
     """The command."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("plan", type=Path, help="JSON file with the variants, tasks and seeds")
+    arguments.add_argument("--read", action="store_true", help="PLAN is a file that --out wrote: print its lines again")
     arguments.add_argument("--random", metavar="SHARES", help="play the plan's tasks at random, with these shares")
     arguments.add_argument("--steps", type=int, default=300_000, help="of every run (default: 300,000)")
     arguments.add_argument("--blocks", type=int, default=50, help="parts over which returns are averaged (default: 50)")
@@ -548,6 +556,10 @@ def main():
     arguments.add_argument("--out", type=Path, help="JSON file for the curves")
     args = arguments.parse_args()
     plan = json.loads(args.plan.read_text())
+    if args.read:
+        for part in plan.get("parts", [plan]):
+            show(part["rows"])
+        return
     if args.random is not None:
         for name, share in itertools.product(plan["tasks"], map(float, args.random.split(","))):
             print(f"{name}: numbers kept with {share}: {played(name, share):.3f} of 1,000 episodes ended by themselves")
