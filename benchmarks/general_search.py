@@ -532,10 +532,10 @@ def show(rows):
             good = curve >= mark
             since = [own[own.argmax() :] for own in good if own.any()]
             lost, all_ = sum((~own).sum() for own in since), sum(map(len, since))
-            ends, part = range(2 * curve.shape[1] // 5, curve.shape[1] + 1), max(1, curve.shape[1] // 10)
-            held = [
-                np.nanmean(own[k - part : k]) >= mark for own in curve for k in ends if k >= 2 * len(own) // 5 + part
-            ]
+            count = curve.shape[1]
+            part = max(1, count // 10)
+            ends = range(2 * count // 5 + part, count + 1)
+            held = [np.nanmean(own[k - part : k]) >= mark for own in curve for k in ends]
             cells.append(
                 f"{task} {np.nanmean(last):.3g}, least {last.min():.3g} ({(last >= mark).sum()} of {len(last)}, "
                 f"ever {len(since)}; below it later in {lost} of {all_} parts; held {np.mean(held):.3f})"
