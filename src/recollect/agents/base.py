@@ -59,6 +59,9 @@ class Agent(abc.ABC):
     learned: ClassVar[tuple[str, ...]] = ("params",)
     """The fields of the state that learning moves, as against what belongs to one stream of experience."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @abc.abstractmethod
     def init(self, key: Array, observation_size: int, num_actions: int) -> Any:
         """Fresh parameters and an empty memory."""
@@ -112,9 +115,37 @@ class Agent(abc.ABC):
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
 
-def traced(**metadata: str) -> Any:
+def traced(**metadata: Any) -> Any:
     """Field metadata of a hyperparameter that may differ from run to run within one compiled loop."""
     return {"traced": True, **metadata}
+
+
+def number(default: Any, low: float, high: float, low_open: bool = False) -> Any:
+    """A traced hyperparameter between two numbers."""
+    return dataclasses.field(default=default, metadata=traced(refuse=(check_number, low, high, low_open)))
+
+
+def choice(default: Any, choices: Collection[Any]) -> Any:
+    """An option that is one of some names."""
+    return dataclasses.field(default=default, metadata={"refuse": (check_choice, choices)})
+
+
+def count(default: int) -> Any:
+    """A whole number of at least 1."""
+    return dataclasses.field(default=default, metadata={"refuse": (check_count,)})
+
+
+def flag(default: bool) -> Any:
+    """A truth value."""
+    return dataclasses.field(default=default, metadata={"refuse": (check_flag,)})
+
+
+def check_fields(owner: Any) -> None:
+    """Refuse what is outside of what its field says."""
+    for field in dataclasses.fields(owner):
+        if "refuse" in field.metadata:
+            refuse, *limits = field.metadata["refuse"]
+            refuse(field.name, getattr(owner, field.name), *limits)
 
 
 def register(cls: type) -> type:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import base, explanation, memory, td
-from recollect.agents.base import Agent, TimeStep, check_choice, check_count, check_flag, check_number, register, traced
+from recollect.agents.base import Agent, TimeStep, check_choice, check_count, choice, count, flag, number, register
 from recollect.agents.convolution import Convolution
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.encoders import ENCODERS, Encoder, encode, forget, init_encoder
@@ -169,96 +169,62 @@ class EpisodicActorCritic(Agent):
     learned: ClassVar[tuple[str, ...]] = ("params", "reward_rate", "squares")
 
     memory_size: int = 3
-    hidden: int = 10
+    hidden: int = count(10)
     products: int = 0
-    objective: str = "discounted"
-    reward_rate_step: float = dataclasses.field(default=0.002, metadata=traced())
-    learning_rate: float = dataclasses.field(default=0.02, metadata=traced())
-    optimizer: str = "sgd"
-    square_decay: float = dataclasses.field(default=0.99, metadata=traced())
-    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
-    discount: float = dataclasses.field(default=0.99, metadata=traced())
-    entropy: float = dataclasses.field(default=0.0003, metadata=traced())
-    surprise: float = dataclasses.field(default=0.03, metadata=traced())
-    query_openness: float = dataclasses.field(default=0.0, metadata=traced())
-    trace_decay: float = dataclasses.field(default=0.3, metadata=traced())
-    value_rate: float = dataclasses.field(default=2.0, metadata=traced())
-    policy_rate: float = dataclasses.field(default=1.0, metadata=traced())
-    query_rate: float = dataclasses.field(default=0.5, metadata=traced())
-    write_rate: float = dataclasses.field(default=1.0, metadata=traced())
-    estimator: str = "queried"
-    credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
-    memory: str = "reservoir"
-    distinct: bool = False
-    forgetting: float = dataclasses.field(default=0.0, metadata=traced())
-    encoder: str = "raw"
-    encoding_size: int = 16
+    objective: str = choice("discounted", ("discounted", "average"))
+    reward_rate_step: float = number(0.002, 0.0, 1.0)
+    learning_rate: float = number(0.02, 0.0, 10.0, low_open=True)
+    optimizer: str = choice("sgd", ("sgd", "rmsprop"))
+    square_decay: float = number(0.99, 0.0, 1.0)
+    epsilon: float = number(1e-8, 0.0, math.inf, low_open=True)
+    discount: float = number(0.99, 0.0, 1.0)
+    entropy: float = number(0.0003, 0.0, 10.0)
+    surprise: float = number(0.03, 0.0, 10.0)
+    query_openness: float = number(0.0, 0.0, 100.0)
+    trace_decay: float = number(0.3, 0.0, 1.0)
+    value_rate: float = number(2.0, 0.0, math.inf)
+    policy_rate: float = number(1.0, 0.0, math.inf)
+    query_rate: float = number(0.5, 0.0, math.inf)
+    write_rate: float = number(1.0, 0.0, math.inf)
+    estimator: str = choice("queried", ("queried", "every"))
+    credit_cap: float = number(2.0, 0.0, math.inf, low_open=True)
+    memory: str = choice("reservoir", memory.LAWS)
+    distinct: bool = flag(False)
+    forgetting: float = number(0.0, 0.0, math.inf)
+    encoder: str = choice("raw", ENCODERS)
+    encoding_size: int = count(16)
     oracle_bit: int | None = None
-    activation: str = "tanh"
-    initializer: str = "normal"
-    critic_start: str = "zero"
-    bias_rate: float = dataclasses.field(default=1.0, metadata=traced())
-    value_gain: float = dataclasses.field(default=1.0, metadata=traced())
-    policy_gain: float = dataclasses.field(default=1.0, metadata=traced())
-    query_gain: float = dataclasses.field(default=0.1, metadata=traced())
-    write_gain: float = dataclasses.field(default=0.3, metadata=traced())
-    temperature: str = "exp"
-    temperature_start: float = dataclasses.field(default=1.0, metadata=traced())
-    empty_read: str = "zeros"
-    partial_read: str = "filled"
-    write: str = "after"
-    reset_memory: bool = True
-    terminal_value: float = dataclasses.field(default=0.0, metadata=traced())
-    log_weight_floor: float = dataclasses.field(default=-math.inf, metadata=traced())
-    critic_output: str = "tanh"
+    activation: str = choice("tanh", ACTIVATIONS)
+    initializer: str = choice("normal", INITIALIZERS)
+    critic_start: str = choice("zero", ("zero", "random"))
+    bias_rate: float = number(1.0, 0.0, math.inf)
+    value_gain: float = number(1.0, 0.0, math.inf)
+    policy_gain: float = number(1.0, 0.0, math.inf)
+    query_gain: float = number(0.1, 0.0, math.inf)
+    write_gain: float = number(0.3, 0.0, math.inf)
+    temperature: str = choice("exp", ("exp", "softplus"))
+    temperature_start: float = number(1.0, 0.0, math.inf, low_open=True)
+    empty_read: str = choice("zeros", ("zeros", "current"))
+    partial_read: str = choice("filled", ("filled", "all"))
+    write: str = choice("after", ("after", "before"))
+    reset_memory: bool = flag(True)
+    terminal_value: float = number(0.0, -math.inf, math.inf)
+    log_weight_floor: float = number(-math.inf, -math.inf, 0.0)
+    critic_output: str = choice("tanh", ("tanh", "linear"))
     pictures: Convolution | None = None
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         memory.check_size(self.memory_size, self.memory)
-        for name in ("hidden", "encoding_size"):
-            check_count(name, getattr(self, name))
         if self.products != 0:
             check_count("products", self.products)
-        check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
-        check_choice("optimizer", self.optimizer, ("sgd", "rmsprop"))
-        check_number("square_decay", self.square_decay, 0.0, 1.0)
-        check_number("epsilon", self.epsilon, 0.0, math.inf, low_open=True)
-        check_choice("objective", self.objective, ("discounted", "average"))
-        check_number("reward_rate_step", self.reward_rate_step, 0.0, 1.0)
-        check_number("forgetting", self.forgetting, 0.0, math.inf)
-        check_choice("encoder", self.encoder, ENCODERS)
-        check_number("discount", self.discount, 0.0, 1.0)
-        check_number("entropy", self.entropy, 0.0, 10.0)
-        check_number("surprise", self.surprise, 0.0, 10.0)
-        check_number("query_openness", self.query_openness, 0.0, 100.0)
-        check_number("trace_decay", self.trace_decay, 0.0, 1.0)
-        check_number("credit_cap", self.credit_cap, 0.0, math.inf, low_open=True)
         if self.oracle_bit is not None and (type(self.oracle_bit) is not int or self.oracle_bit < 0):
             raise ValueError(
                 f"oracle_bit={self.oracle_bit!r} must be None or the place of an element of the observation"
             )
-        check_number("temperature_start", self.temperature_start, 0.0, math.inf, low_open=True)
-        for name in NETWORKS:
-            check_number(f"{name}_gain", getattr(self, f"{name}_gain"), 0.0, math.inf)
-            check_number(f"{name}_rate", getattr(self, f"{name}_rate"), 0.0, math.inf)
-        check_number("bias_rate", self.bias_rate, 0.0, math.inf)
-        check_number("terminal_value", self.terminal_value, -math.inf, math.inf)
-        check_number("log_weight_floor", self.log_weight_floor, -math.inf, 0.0)
-        check_choice("estimator", self.estimator, ("queried", "every"))
-        check_choice("memory", self.memory, memory.LAWS)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("initializer", self.initializer, INITIALIZERS)
-        check_choice("critic_start", self.critic_start, ("zero", "random"))
-        check_choice("temperature", self.temperature, ("exp", "softplus"))
-        check_choice("empty_read", self.empty_read, ("zeros", "current"))
-        check_choice("partial_read", self.partial_read, ("filled", "all"))
-        check_choice("write", self.write, ("after", "before"))
-        check_flag("reset_memory", self.reset_memory)
-        check_flag("distinct", self.distinct)
         if self.pictures is not None and self.encoder != "raw":
             raise ValueError(f"pictures are seen by their own network: encoder={self.encoder!r} must be 'raw' then")
-        check_choice("critic_output", self.critic_output, ("tanh", "linear"))
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "EpisodicActorCritic":

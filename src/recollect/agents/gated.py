@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import explanation, td
-from recollect.agents.base import Agent, TimeStep, Turn, check_choice, check_count, check_number, traced
+from recollect.agents.base import Agent, TimeStep, Turn, choice, count, number
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.networks import ACTIVATIONS, GRU, INITIALIZERS, Network, apply_network, init_gru, init_network
 
@@ -40,31 +40,18 @@ class GatedActorCritic(Agent):
 
     learned: ClassVar[tuple[str, ...]] = ("params", "optimizer")
 
-    width: int = 10
-    learning_rate: float = dataclasses.field(default=0.003, metadata=traced())
-    discount: float = dataclasses.field(default=0.9, metadata=traced())
-    entropy: float = dataclasses.field(default=0.0005, metadata=traced())
-    decay: float = dataclasses.field(default=0.9, metadata=traced())
-    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
-    update_start: float = dataclasses.field(default=0.0, metadata=traced())
-    activation: str = "tanh"
-    initializer: str = "normal"
-    critic_start: str = "zero"
-    critic_output: str = "tanh"
+    width: int = count(10)
+    learning_rate: float = number(0.003, 0.0, 10.0, low_open=True)
+    discount: float = number(0.9, 0.0, 1.0)
+    entropy: float = number(0.0005, 0.0, 10.0)
+    decay: float = number(0.9, 0.0, 1.0)
+    epsilon: float = number(1e-8, 0.0, math.inf, low_open=True)
+    update_start: float = number(0.0, -math.inf, math.inf)
+    activation: str = choice("tanh", ACTIVATIONS)
+    initializer: str = choice("normal", INITIALIZERS)
+    critic_start: str = choice("zero", ("zero", "random"))
+    critic_output: str = choice("tanh", ("tanh", "linear"))
     actions: Distribution = CATEGORICAL
-
-    def __post_init__(self) -> None:
-        check_count("width", self.width)
-        check_number("learning_rate", self.learning_rate, 0.0, 10.0, low_open=True)
-        check_number("discount", self.discount, 0.0, 1.0)
-        check_number("entropy", self.entropy, 0.0, 10.0)
-        check_number("decay", self.decay, 0.0, 1.0)
-        check_number("epsilon", self.epsilon, 0.0, math.inf, low_open=True)
-        check_number("update_start", self.update_start, -math.inf, math.inf)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("initializer", self.initializer, INITIALIZERS)
-        check_choice("critic_start", self.critic_start, ("zero", "random"))
-        check_choice("critic_output", self.critic_output, ("tanh", "linear"))
 
     def _rms(self) -> Any:
         import optax

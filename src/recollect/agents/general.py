@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from recollect.agents import explanation, memory, scaling, td, trace_units
-from recollect.agents.base import Agent, TimeStep, Turn, check_number, check_part, register, traced
+from recollect.agents.base import Agent, TimeStep, Turn, check_number, check_part, number, register, traced
 from recollect.agents.distributions import CATEGORICAL, Distribution
 from recollect.agents.episode_memory import AGES, EpisodeMemory, Stored
 from recollect.agents.networks import NormedNetwork
@@ -178,15 +178,16 @@ class GeneralActorCritic(Agent):
     actor_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.0005, floor=0.03), metadata=traced())
     write_optimizer: Optimizer = dataclasses.field(default=BoundedRMS(0.001), metadata=traced())
     discounts: tuple[float, ...] = dataclasses.field(default=(0.8, 0.95, 0.99), metadata=traced())
-    trace_decay: float = dataclasses.field(default=0.25, metadata=traced())
-    surprise: float = dataclasses.field(default=0.1, metadata=traced())
+    trace_decay: float = number(0.25, 0.0, 1.0)
+    surprise: float = number(0.1, 0.0, 10.0)
     reopening: Reopening = dataclasses.field(default=Reopening(), metadata=traced())
     settling: Settling = dataclasses.field(default=Settling(), metadata=traced())
     persistence: Persistence = dataclasses.field(default=Persistence(), metadata=traced())
-    credit_cap: float = dataclasses.field(default=2.0, metadata=traced())
+    credit_cap: float = number(2.0, 0.0, float("inf"), low_open=True)
     actions: Distribution = CATEGORICAL
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, (example, methods) in PARTS.items():
             check_part(name, getattr(self, name), example, methods)
         memory.check_size(self.memory_size, getattr(self.memory, "law", ""))
@@ -194,9 +195,6 @@ class GeneralActorCritic(Agent):
             raise ValueError(f"discounts={self.discounts!r} must be a tuple of at least one number")
         for discount in self.discounts:
             check_number("discounts", discount, 0.0, 1.0)
-        check_number("trace_decay", self.trace_decay, 0.0, 1.0)
-        check_number("surprise", self.surprise, 0.0, 10.0)
-        check_number("credit_cap", self.credit_cap, 0.0, float("inf"), low_open=True)
 
     # -- the networks, at one state
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect.agents.base import check_number, register, traced
+from recollect.agents.base import check_fields, check_number, number, register, traced
 
 if TYPE_CHECKING:  # at run time the user brings it, with the transformation
     import optax
@@ -78,17 +78,14 @@ class BoundedRMS:
         floor: share of their long-run mean that they count as at least; None: it is not kept, and p is 1/(√v̂ + ε).
     """
 
-    rate: float = dataclasses.field(default=0.001, metadata=traced())
-    overshoot: float = dataclasses.field(default=0.05, metadata=traced())
-    decay: float = dataclasses.field(default=0.999, metadata=traced())
-    epsilon: float = dataclasses.field(default=1e-8, metadata=traced())
+    rate: float = number(0.001, 0.0, 10.0)
+    overshoot: float = number(0.05, 0.0, 1e6)
+    decay: float = number(0.999, 0.0, LONGEST_DECAY)
+    epsilon: float = number(1e-8, LEAST_EPSILON, 1.0)
     floor: float | None = dataclasses.field(default=None, metadata=traced())
 
     def __post_init__(self) -> None:
-        check_number("rate", self.rate, 0.0, 10.0)
-        check_number("overshoot", self.overshoot, 0.0, 1e6)
-        check_number("decay", self.decay, 0.0, LONGEST_DECAY)
-        check_number("epsilon", self.epsilon, LEAST_EPSILON, 1.0)
+        check_fields(self)
         if self.floor is not None:
             check_number("floor", self.floor, 0.0, 1.0)
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect.agents.base import check_number, register, traced
+from recollect.agents.base import check_fields, number, register
 
 FADING = 0.98
 """What an episode still counts for after one more."""
@@ -64,10 +64,10 @@ class Persistence:
         share: chance that a number is that of the step before, in episodes where numbers are kept; 0 for never.
     """
 
-    share: float = dataclasses.field(default=0.9, metadata=traced())
+    share: float = number(0.9, 0.0, 1.0)
 
     def __post_init__(self) -> None:
-        check_number("share", self.share, 0.0, 1.0)
+        check_fields(self)
 
     def init(self) -> Tried:
         """Nothing tried."""

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from recollect.agents.base import TimeStep, check_count, register
+from recollect.agents.base import TimeStep, count, register
 from recollect.agents.gated import Decision, GatedActorCritic, Parameters
 from recollect.agents.networks import GRU, Layer, apply_gru
 
@@ -64,11 +64,7 @@ class RecurrentActorCritic(GatedActorCritic):
     Paper: section 4, the recurrent baseline
     """
 
-    window: int = 32
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("window", self.window)
+    window: int = count(32)
 
     def init(self, key: Array, observation_size: int, num_actions: int) -> State:
         """Fresh parameters and an empty episode."""

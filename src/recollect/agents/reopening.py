@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from recollect.agents.base import check_number, register, traced
+from recollect.agents.base import check_fields, number, register
 
 MARGIN = 0.2
 """Share of the gain that returns may lose as they come and go."""
@@ -51,10 +51,10 @@ class Reopening:
         weight: openness, in units of \|δ\|, for having lost everything, nearly; 0 for none.
     """
 
-    weight: float = dataclasses.field(default=0.1, metadata=traced())
+    weight: float = number(0.1, 0.0, 10.0)
 
     def __post_init__(self) -> None:
-        check_number("weight", self.weight, 0.0, 10.0)
+        check_fields(self)
 
     def init(self) -> Reached:
         """Nothing reached."""

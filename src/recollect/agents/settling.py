@@ -10,7 +10,7 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array
 
-from recollect.agents.base import check_number, register, traced
+from recollect.agents.base import check_fields, number, register
 from recollect.agents.persistence import Tried
 from recollect.agents.reopening import Reached, gain
 
@@ -33,12 +33,11 @@ class Settling:
         slowest: the least share; 1 for a policy that never slows down.
     """
 
-    steadiness: float = dataclasses.field(default=10.0, metadata=traced())
-    slowest: float = dataclasses.field(default=0.1, metadata=traced())
+    steadiness: float = number(10.0, 0.0, 1e6)
+    slowest: float = number(0.1, 0.0, 1.0)
 
     def __post_init__(self) -> None:
-        check_number("steadiness", self.steadiness, 0.0, 1e6)
-        check_number("slowest", self.slowest, 0.0, 1.0)
+        check_fields(self)
 
     def pace(self, reached: Reached, tried: Tried) -> Array:
         """See the class."""
