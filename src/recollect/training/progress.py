@@ -11,29 +11,39 @@ from typing import Any
 EVERY = 5.0  # seconds between two lines
 
 
+def say(text: str) -> None:
+    """A line on stderr."""
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+class Pace:
+    """Whether it is time for another line."""
+
+    def __init__(self) -> None:
+        self.start = self.shown = time.monotonic()
+
+    def __call__(self, anyway: bool = False) -> bool:
+        """True every few seconds, and if it is to be said ``anyway``."""
+        due = anyway or time.monotonic() - self.shown >= EVERY
+        self.shown = time.monotonic() if due else self.shown
+        return due
+
+
 class Lines:
     """One line every few seconds on stderr."""
 
     def __init__(self, label: str, episodes: int):
-        self.label, self.episodes = label, episodes
-        self.start = self.shown = time.monotonic()
+        self.label, self.episodes, self.due = label, episodes, Pace()
 
     def __call__(self, progress: Any) -> None:
         """Show a ``recollect.training.batch.Progress``, if it is time."""
-        now = time.monotonic()
-        if now - self.shown < EVERY:
-            return
-        self.shown = now
-        done = float(progress.episodes.mean()) / self.episodes
-        rate = progress.total_steps / (now - self.start)
-        _say(
-            f"{self.label}: {done:4.0%} of episodes, {rate:,.0f} steps/s, return {progress.recent_return:.3f}, "
-            f"slowest seed {progress.episodes.min():,} episodes after {progress.steps:,} steps"
-        )
-
-
-def _say(text: str) -> None:
-    print(f"  {text}", file=sys.stderr, flush=True)
+        if self.due():
+            done = float(progress.episodes.mean()) / self.episodes
+            rate = progress.total_steps / (time.monotonic() - self.due.start)
+            say(
+                f"{self.label}: {done:4.0%} of episodes, {rate:,.0f} steps/s, return {progress.recent_return:.3f}, "
+                f"slowest seed {progress.episodes.min():,} episodes after {progress.steps:,} steps"
+            )
 
 
 def _fields(standing: Any) -> dict[str, Any]:
@@ -64,17 +74,13 @@ def watching(label: str, agents: list[str]) -> Iterator[Callable[[dict[str, Any]
 
 @contextlib.contextmanager
 def _plain(label: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    shown, over = time.monotonic(), set()
+    due, over = Pace(), set()
 
     def show(standings: dict[str, Any]) -> None:
-        nonlocal shown
-        if time.monotonic() - shown < EVERY:
-            return
-        shown = time.monotonic()
-        for name, standing in standings.items():
+        for name, standing in standings.items() if due() else ():
             if name not in over:
                 parts = _fields(standing).values() if standing.share else ["compiling"]
-                _say(f"{label} {name}: {', '.join(part for part in parts if part)}")
+                say(f"{label} {name}: {', '.join(part for part in parts if part)}")
             if standing.share >= 1:
                 over.add(name)
 
@@ -101,67 +107,39 @@ def _bars(console: Any, label: str, agents: list[str]) -> Iterator[Callable[[dic
 
 
 @contextlib.contextmanager
-def showing(label: str, start: int, goal: int, wanted: bool) -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
-    """Gives what a learner calls with its steps and its newest rows of metrics, if any; silent unless ``wanted``."""
+def _told(label: str, goal: int, wanted: bool, passes: bool = False) -> Iterator[Callable[[int, str], None]]:
+    """Gives what is called with how many are done, and a text; ``passes``: nothing of it stays on a terminal."""
     if not wanted:
-        yield lambda steps, rows: None
+        yield lambda done, text: None
         return
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal or multiprocessing.parent_process() is not None:  # a terminal is shared with others
-        yield _line_of_metrics(label, goal)
+        due = Pace()
+        yield lambda done, text: say(f"{label}: {text}") if due(done >= goal and not passes) else None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, refresh_per_second=4) as progress:
-        task = progress.add_task(label, total=goal - start, text="compiling")
+    texts = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
+    columns = (*texts, TimeRemainingColumn())
+    with Progress(*columns, console=console, refresh_per_second=4, transient=passes) as progress:
+        task = progress.add_task(label, total=goal, text="compiling")
+        yield lambda done, text: progress.update(task, completed=done, text=text)
 
-        def show(steps: int, rows: list[dict[str, Any]]) -> None:
-            progress.update(task, completed=steps - start, text=_metrics_text(steps, goal, rows))
 
-        yield show
+@contextlib.contextmanager
+def showing(label: str, start: int, goal: int, wanted: bool) -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
+    """Gives what a learner calls with its steps and its newest rows of metrics, if any; silent unless ``wanted``."""
+    with _told(label, goal - start, wanted) as tell:
+        yield lambda steps, rows: tell(steps - start, _metrics_text(steps, goal, rows)) if wanted else None
 
 
 @contextlib.contextmanager
 def counting(label: str, goal: int, unit: str, wanted: bool) -> Iterator[Callable[[int], None]]:
     """Gives what is called with how many are done of ``goal`` episodes, steps or the like; silent unless ``wanted``."""
-    if not wanted:
-        yield lambda done: None
-        return
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        shown = time.monotonic()
-
-        def say(done: int) -> None:
-            nonlocal shown
-            if time.monotonic() - shown >= EVERY:
-                shown = time.monotonic()
-                _say(f"{label}: {done:,} of {goal:,} {unit}")
-
-        yield say
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, refresh_per_second=4, transient=True) as progress:
-        task = progress.add_task(label, total=goal, text="compiling")
-        yield lambda done: progress.update(task, completed=done, text=f"{done:,} of {goal:,} {unit}")
-
-
-def _line_of_metrics(label: str, goal: int) -> Callable[[int, list[dict[str, Any]]], None]:
-    shown = time.monotonic()
-
-    def show(steps: int, rows: list[dict[str, Any]]) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= EVERY or steps >= goal:
-            shown = time.monotonic()
-            _say(f"{label}: {_metrics_text(steps, goal, rows)}")
-
-    return show
+    with _told(label, goal, wanted, passes=True) as tell:
+        yield lambda done: tell(done, f"{done:,} of {goal:,} {unit}")
 
 
 def _metrics_text(steps: int, goal: int, rows: list[dict[str, Any]]) -> str:
