@@ -22,7 +22,6 @@ from recollect.errors import FileError, RecollectError
 LARGEST_JSON = 2**26  # bytes; nothing that recollect writes as JSON comes near it
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # not waiting for the other end of a pipe
-_HANDLES = os.open in os.supports_dir_fd  # elsewhere names are joined to the folder's path
 
 
 class Folder:
@@ -39,11 +38,8 @@ class Folder:
             self._fail(error, self.path)
 
     def _open(self, place: str, above: int | None, follow: bool) -> None:
-        if _HANDLES:
-            flags = os.O_RDONLY | os.O_DIRECTORY | (0 if follow else _NOFOLLOW)
-            self._handle = os.open(place, flags, dir_fd=above)
-        elif not os.path.isdir(self.path) or (not follow and os.path.islink(self.path)):
-            raise NotADirectoryError(20, os.strerror(20))
+        flags = os.O_RDONLY | os.O_DIRECTORY | (0 if follow else _NOFOLLOW)
+        self._handle = os.open(place, flags, dir_fd=above)
 
     def below(self, name: str, *, create: bool = False) -> "Folder":
         """A folder in this one, which must not be a link."""
@@ -53,16 +49,14 @@ class Folder:
             if create:
                 with contextlib.suppress(FileExistsError):
                     self._call(os.mkdir, name)
-            inner._open(name, self._handle if _HANDLES else None, follow=False)
+            inner._open(name, self._handle, follow=False)
         except OSError as error:
             self._fail(error, inner.path)
         return inner
 
     def _call(self, function: Any, name: str, *arguments: Any) -> Any:
         """A function of ``os`` on a name in this folder."""
-        if _HANDLES:
-            return function(_one_name(name), *arguments, dir_fd=self._handle)
-        return function(self.path / _one_name(name), *arguments)
+        return function(_one_name(name), *arguments, dir_fd=self._handle)
 
     def __enter__(self) -> "Folder":
         return self
@@ -78,7 +72,7 @@ class Folder:
 
     def age(self) -> float:
         """Seconds since a name in it last changed."""
-        return time.time() - os.stat(self._handle if _HANDLES else self.path).st_mtime
+        return time.time() - os.stat(self._handle).st_mtime
 
     def claim(self) -> bool:
         """Mark it, until it is closed, as one that a living process is at work in; False if another one is."""
@@ -163,14 +157,11 @@ class Folder:
 
     def rename(self, old: str, new: str) -> None:
         """Give another name, in this folder; what was a file of that name is replaced."""
-        if _HANDLES:
-            os.replace(_one_name(old), _one_name(new), src_dir_fd=self._handle, dst_dir_fd=self._handle)
-        else:
-            os.replace(self.path / _one_name(old), self.path / _one_name(new))
+        os.replace(_one_name(old), _one_name(new), src_dir_fd=self._handle, dst_dir_fd=self._handle)
 
     def names(self) -> list[str]:
         """What is in it."""
-        return os.listdir(self._handle if _HANDLES else self.path)
+        return os.listdir(self._handle)
 
     def is_folder(self, name: str) -> bool:
         """Whether a name is a folder, and no link to one."""
@@ -179,9 +170,7 @@ class Folder:
     def _kind(self, name: str) -> int:
         """The mode of what has a name, of a link its own; 0 where nothing has it."""
         try:
-            if _HANDLES:
-                return os.stat(name, dir_fd=self._handle, follow_symlinks=False).st_mode
-            return os.lstat(self.path / name).st_mode
+            return os.stat(name, dir_fd=self._handle, follow_symlinks=False).st_mode
         except OSError:
             return 0
 
