@@ -95,13 +95,6 @@ class Gpu:
         """Make this thread of Python use it."""
         _call("cuCtxSetCurrent", self._context)
 
-    def free_bytes(self) -> int:
-        """How much memory is free."""
-        self.here()
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        _call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        return free.value
-
     def allocate(self, size: int) -> int:
         """Memory of so many bytes, all 0; its address."""
         self.here()

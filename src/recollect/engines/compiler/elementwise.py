@@ -6,63 +6,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from recollect.engines.compiler.functions import LIBM
 from recollect.engines.compiler.graph import DTYPES, Graph, Node, Unsupported, letter
 from recollect.engines.compiler.rules import RULES, is_key, out_shape, rule
 
-PLAIN = {
-    "add": "add",
-    "add_any": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "max": "max",
-    "min": "min",
-    "neg": "neg",
-    "abs": "abs",
-    "sign": "sign",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-    "not": "not",
-    "lt": "lt",
-    "le": "le",
-    "gt": "gt",
-    "ge": "ge",
-    "eq": "eq",
-    "ne": "ne",
-    "div": "div",
-    "rem": "rem",
-    "mulhi": "mulhi",
-    "shift_left": "shl",
-    "shift_right_logical": "shr",
-    "shift_right_arithmetic": "sar",
-    "floor": "floor",
-    "ceil": "ceil",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "exp": "exp",
-    "log": "log",
-    "tanh": "tanh",
-    "expm1": "expm1",
-    "log1p": "log1p",
-    "logistic": "logistic",
-    "sin": "sin",
-    "cos": "cos",
-    "erf_inv": "erf_inv",
-    "pow": "pow",
-    "is_finite": "is_finite",
-    "population_count": "popcount",
-    "clz": "clz",
-    "exp2": "exp2",
-    "cbrt": "cbrt",
-    "tan": "tan",
-    "atan2": "atan2",
-    "erf": "erf",
-    "asin": "asin",
-    "acos": "acos",
-    "atan": "atan",
-    "sinh": "sinh",
-    "cosh": "cosh",
-}
+SAME = (
+    *("add", "sub", "mul", "max", "min", "neg", "abs", "sign", "and", "or", "xor", "not", "lt", "le", "gt", "ge"),
+    *("eq", "ne", "div", "rem", "mulhi", "floor", "ceil", "sqrt", "rsqrt", "exp", "log", "tanh", "expm1", "log1p"),
+    *("logistic", "sin", "cos", "erf_inv", "pow", "is_finite", "clz", *LIBM),
+)
+OTHERS = {"add_any": "add", "shift_left": "shl", "shift_right_logical": "shr", "shift_right_arithmetic": "sar"}
+PLAIN = {name: name for name in SAME} | OTHERS | {"population_count": "popcount"}
 
 
 def _plain(graph: Graph, e: Any, x: list[Node]) -> Any:

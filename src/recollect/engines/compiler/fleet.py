@@ -1,13 +1,13 @@
 """Many runs of one compiled step: one run per vector lane, blocks of lanes over threads."""
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from recollect.cores import cores
 from recollect.engines.compiler.program import Attached, Layout, Memory, Program
 
 LANES = 16
@@ -88,7 +88,7 @@ class Fleet:
 
 def over_blocks(work: Callable[[int], None], blocks: int, threads: int | None = None) -> None:
     """Do something for each block, on as many threads as there are cores."""
-    threads = min(threads or len(os.sched_getaffinity(0)), blocks)
+    threads = min(threads or cores(), blocks)
     if threads <= 1:
         for k in range(blocks):
             work(k)

@@ -28,18 +28,7 @@ def _parts_of_half_pi() -> tuple[float, float, float]:
 
 HALF_PI = _parts_of_half_pi()
 
-LIBM = {
-    "tan": "tanf",
-    "atan2": "atan2f",
-    "asin": "asinf",
-    "acos": "acosf",
-    "atan": "atanf",
-    "sinh": "sinhf",
-    "cosh": "coshf",
-    "erf": "erff",
-    "cbrt": "cbrtf",
-    "exp2": "exp2f",
-}
+LIBM = ("tan", "atan2", "asin", "acos", "atan", "sinh", "cosh", "erf", "cbrt", "exp2")
 """Functions seldom met in a step, called in the C library, one lane at a time."""
 
 
@@ -271,7 +260,7 @@ class Functions:
         """A function of the C library, lane by lane."""
         w = self.w
         values = w.together(*values)
-        symbol = LIBM[name]
+        symbol = f"{name}f"
         w.declared.add(f"declare float @{symbol}({', '.join(['float'] * len(values))}) #1")
         if not values[0].wide:
             return Value(w.new(f"call float @{symbol}({', '.join(w.typed(v) for v in values)})"), "f", False)
@@ -400,7 +389,6 @@ def _mulhi(self: Functions, a: Value, b: Value) -> Value:
 
 
 SPECIAL: dict[str, Callable[..., Value]] = {
-    "fma": Functions.fma,
     "select": lambda f, p, a, b: f.w.choose(p, b, a),
     "and": lambda f, a, b: f.w.do("and", a, b),
     "or": lambda f, a, b: f.w.do("or", a, b),
@@ -420,18 +408,10 @@ SPECIAL: dict[str, Callable[..., Value]] = {
     "is_finite": lambda f, a: f.less(f.w.call("fabs", a), f.f(math.inf)),
     "popcount": lambda f, a: f.w.call("ctpop", a),
     "clz": lambda f, a: f.w.call("ctlz", a, extra=", i1 false"),
-    "sign": Functions.sign,
     "mulhi": _mulhi,
-    "exp": Functions.exp,
-    "expm1": Functions.expm1,
-    "log": Functions.log,
-    "log1p": Functions.log1p,
-    "tanh": Functions.tanh,
-    "logistic": Functions.logistic,
-    "sin": Functions.sin,
-    "cos": Functions.cos,
-    "erf_inv": Functions.erf_inv,
 }
+OWN = ("fma", "sign", "exp", "expm1", "log", "log1p", "tanh", "logistic", "sin", "cos", "erf_inv")
+SPECIAL |= {name: getattr(Functions, name) for name in OWN}
 
 COST = {
     "exp": 20,

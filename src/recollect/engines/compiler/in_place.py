@@ -7,37 +7,13 @@ guard may still choose the old values, that loop puts them aside, and the guard 
 import heapq
 from collections.abc import Mapping
 
-from recollect.engines.compiler.graph import VIEWS, Node
-from recollect.engines.compiler.plan import OPAQUE, STORED_OPS, Item, Plan
+from recollect.engines.compiler.graph import Node
+from recollect.engines.compiler.plan import Item, Plan
 
 
 def leaf_reads(plan: Plan, n: Node) -> dict[int, bool]:
     """The leaves that computing ``n`` reads, and whether each only at the place that is computed."""
-    found: dict[int, bool] = {}
-    seen: set[tuple[int, bool]] = set()
-
-    def visit(m: Node, same: bool) -> None:
-        if (m.id, same) in seen or m.op == "const":
-            return
-        seen.add((m.id, same))
-        if m.op == "leaf":
-            found[m.id] = same and found.get(m.id, True)
-        elif not plan.stored[m.id]:
-            inner(m, same)
-
-    def inner(m: Node, same: bool) -> None:
-        for k, i in enumerate(m.ins):
-            keeps = m.op not in VIEWS and m.op not in STORED_OPS and m.op != "reduce"
-            if m.op in OPAQUE:
-                keeps = k == 0 and m.op in ("scatter", "dynamic_update_slice")
-            visit(i, same and keeps)
-
-    if n.op == "reduce":
-        for i in n.ins:
-            visit(i, plan.is_total(n))
-    else:
-        inner(n, True)
-    return found
+    return {k: same for k, (m, same) in plan.touched(n, layers=False).items() if m.op == "leaf"}
 
 
 def _ordered(count: int, before: list[set[int]]) -> list[int] | None:

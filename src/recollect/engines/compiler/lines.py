@@ -1,7 +1,8 @@
 """Operations that need loops of their own: along lines of an array, at computed places, sorting."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
@@ -33,18 +34,11 @@ class Lines(Reductions):
             offset += part.shape[axis]
         self.buffers[n.id] = buffer
 
-    def _lines_of(self, shape: Sequence[int], axis: int, body: Callable[[Callable[[Index], Place]], None]) -> None:
+    @contextmanager
+    def _lines_of(self, shape: Sequence[int], axis: int) -> Iterator[Callable[[Index], Place]]:
         """For each line along an axis, the places of its elements."""
-
-        def nest(outer: list[Index]) -> None:
-            if len(outer) < len(shape) - 1:
-                d = len(outer) + (len(outer) >= axis)
-                with self.w.loop(shape[d]) as i:
-                    nest([*outer, i])
-                return
-            body(lambda k: (*outer[:axis], k, *outer[axis:]))
-
-        nest([])
+        with self.nest([*shape[:axis], *shape[axis + 1 :]]) as outer:
+            yield lambda k: (*outer[:axis], k, *outer[axis:])
 
     def cumulative(self, n: Node) -> None:
         """Sums (products, extremes) so far, one line after the other."""
@@ -53,22 +47,20 @@ class Lines(Reductions):
         wide = w.lanes > 1
         count = n.shape[axis]
 
-        def line(place: Callable[[Index], Place]) -> None:
-            slot = w.slot(n.dtype, wide)
-            neutral = self._neutral(of_operands(n))
-            w.put(slot, w.widen(neutral) if wide else neutral)
-
-            def body(variables: list[Index]) -> None:
-                k = variables[0]
-                at = place(affine.add(affine.number(count - 1), affine.scale(k, -1)) if reverse else k)
-                new = self.f.combine(kind, w.get(slot, n.dtype, wide), self.e.at(n.ins[0], at))
-                w.put(slot, new)
-                w.store(buffer, affine.linear(n.shape, at), new)
-
-            self.loops([count], body, self.plan.cost.get(n.ins[0].id, 1.0) + 2)
-
         if n.size:
-            self._lines_of(n.shape, axis, line)
+            with self._lines_of(n.shape, axis) as place:
+                slot = w.slot(n.dtype, wide)
+                neutral = self._neutral(of_operands(n))
+                w.put(slot, w.widen(neutral) if wide else neutral)
+
+                def body(variables: list[Index]) -> None:
+                    k = variables[0]
+                    at = place(affine.add(affine.number(count - 1), affine.scale(k, -1)) if reverse else k)
+                    new = self.f.combine(kind, w.get(slot, n.dtype, wide), self.e.at(n.ins[0], at))
+                    w.put(slot, new)
+                    w.store(buffer, affine.linear(n.shape, at), new)
+
+                self.loops([count], body, self.plan.cost.get(n.ins[0].id, 1.0) + 2)
         self.buffers[n.id] = buffer
 
     def arg(self, n: Node) -> None:
@@ -79,7 +71,7 @@ class Lines(Reductions):
         wide = w.lanes > 1
         buffer = self.place_for(n) if n.shape != () else None
 
-        def line(place: Callable[[Index], Place]) -> None:
+        with self._lines_of(x.shape, axis) as place:
             best, where = w.slot(x.dtype, wide), w.slot("i", wide)
             first = self.e.at(x, place(affine.ZERO))
             w.put(best, w.widen(first) if wide else first)
@@ -107,8 +99,6 @@ class Lines(Reductions):
             else:
                 spot = place(affine.ZERO)
                 w.store(buffer, affine.linear(n.shape, spot[:axis] + spot[axis + 1 :]), result)
-
-        self._lines_of(x.shape, axis, line)
         if buffer is not None:
             self.buffers[n.id] = buffer
 
@@ -134,42 +124,36 @@ class Lines(Reductions):
         buffer = self._copy_of(n)
         batch = [d for d in range(len(updates.shape)) if d not in window]
 
-        def nest(done: list[Index]) -> None:
-            if len(done) < len(updates.shape):
-                with w.loop(updates.shape[len(done)]) as i:
-                    nest([*done, i])
-                return
-            where = [done[d] for d in batch]
-            moved = iter(window)
-            places, inside, shift = [], None, None
-            for d in range(len(n.shape)):
-                if d in together:
-                    places.append(where[index_batch[together.index(d)]])
-                    continue
-                own = None if d in inserted else next(moved)
-                places.append(affine.ZERO if own is None else done[own])
-                if d not in axes:
-                    continue
-                which = (*where, affine.number(axes.index(d)))
-                room = n.shape[d] - (1 if own is None else updates.shape[own])
-                raw = self.e.at(indices, which)
-                if not clip:
-                    fits = w.do("icmp ule", raw, w.const(raw.kind, room), kind="b")
-                    inside = fits if inside is None else w.do("and", inside, fits)
-                start = self.e.clamp(raw, room)
-                stride = math.prod(n.shape[d + 1 :])
-                part = w.do("mul", start, w.const("i", stride))
-                shift = part if shift is None else w.do("add", shift, part)
-            at = w.index_value(affine.linear(n.shape, places))
-            at = at if shift is None else w.do("add", shift, at)
-            value = self.e.at(updates, tuple(done))
-            if kind != "set":
-                how: str = {"add": "sum", "mul": "prod"}.get(kind) or kind
-                value = self.f.combine(how, w.gather(buffer, at), value)
-            w.scatter(buffer, at, value, self._going(n, inside))
-
         if updates.size:
-            nest([])
+            with self.nest(updates.shape) as done:
+                where = [done[d] for d in batch]
+                moved = iter(window)
+                places, inside, shift = [], None, None
+                for d in range(len(n.shape)):
+                    if d in together:
+                        places.append(where[index_batch[together.index(d)]])
+                        continue
+                    own = None if d in inserted else next(moved)
+                    places.append(affine.ZERO if own is None else done[own])
+                    if d not in axes:
+                        continue
+                    which = (*where, affine.number(axes.index(d)))
+                    room = n.shape[d] - (1 if own is None else updates.shape[own])
+                    raw = self.e.at(indices, which)
+                    if not clip:
+                        fits = w.do("icmp ule", raw, w.const(raw.kind, room), kind="b")
+                        inside = fits if inside is None else w.do("and", inside, fits)
+                    start = self.e.clamp(raw, room)
+                    stride = math.prod(n.shape[d + 1 :])
+                    part = w.do("mul", start, w.const("i", stride))
+                    shift = part if shift is None else w.do("add", shift, part)
+                at = w.index_value(affine.linear(n.shape, places))
+                at = at if shift is None else w.do("add", shift, at)
+                value = self.e.at(updates, tuple(done))
+                if kind != "set":
+                    how: str = {"add": "sum", "mul": "prod"}.get(kind) or kind
+                    value = self.f.combine(how, w.gather(buffer, at), value)
+                w.scatter(buffer, at, value, self._going(n, inside))
         self.buffers[n.id] = buffer
 
     def update_many(self, n: Node) -> None:
@@ -213,8 +197,8 @@ class Lines(Reductions):
             )
             return later, w.do("or", w.do("fcmp oeq", a, b, kind="b"), w.do("and", nan_a, nan_b))
 
-        def line(place: Callable[[Index], Place]) -> None:
-            with w.loop(count), w.loop(count - 1) as j:
+        if count > 1:
+            with self._lines_of(shape, axis) as place, w.loop(count), w.loop(count - 1) as j:
                 at = [affine.linear(shape, place(affine.add(j, affine.number(k)))) for k in (0, 1)]
                 pairs = [tuple(w.load(b, p) for p in at) for b in buffers]
                 swap: Value | None = None
@@ -225,9 +209,6 @@ class Lines(Reductions):
                 for buffer, (a, b) in zip(buffers, pairs, strict=True):
                     w.store(buffer, at[0], w.choose(swap, b, a))
                     w.store(buffer, at[1], w.choose(swap, a, b))
-
-        if count > 1:
-            self._lines_of(shape, axis, line)
         self.several[n.id] = buffers
 
     def part(self, n: Node) -> None:

@@ -1,7 +1,8 @@
 """Loop nests: which axes are run through as one, along which one vectors lie, what is written out."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
@@ -140,28 +141,30 @@ class Nests:
         if self.w.strided and not (rows and len(sizes) > 1 and sizes[axis] > VECTOR):
             self._vectors_first(sizes, axis, body, cost)
         else:
-            self._vectors_last(sizes, axis, body, {})
+            self._vectors_last(sizes, axis, body)
 
-    def _vectors_last(self, sizes: Sequence[int], axis: int, body: Callable, done: dict[int, Index]) -> None:
+    @contextmanager
+    def nest(self, sizes: Sequence[int]) -> Iterator[list[Index]]:
+        """Loops inside one another, the first the outermost."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self.w.loop(size)) for size in sizes]
+
+    def _vectors_last(self, sizes: Sequence[int], axis: int, body: Callable) -> None:
         w = self.w
-        rest = next((d for d in range(len(sizes)) if d != axis and d not in done), None)
-        if rest is not None:
-            with w.loop(sizes[rest]) as i:
-                self._vectors_last(sizes, axis, body, {**done, rest: i})
-            return
         count = sizes[axis]
         whole = count - count % VECTOR
+        with self.nest([*sizes[:axis], *sizes[axis + 1 :]]) as outer:
 
-        def one(at: Index) -> None:
-            body([{**done, axis: at}[d] for d in range(len(sizes))])
-            w.settle()
+            def one(at: Index) -> None:
+                body([*outer[:axis], at, *outer[axis:]])
+                w.settle()
 
-        if whole:
-            with w.loop(whole, VECTOR, vector=True) as i:
-                one(i)
-        if count % VECTOR:
-            with w.loop(1, vector=True, mask=w.ramp(count % VECTOR)) as i:
-                one(affine.add(i, affine.number(whole)))
+            if whole:
+                with w.loop(whole, VECTOR, vector=True) as i:
+                    one(i)
+            if count % VECTOR:
+                with w.loop(1, vector=True, mask=w.ramp(count % VECTOR)) as i:
+                    one(affine.add(i, affine.number(whole)))
 
     def _vectors_first(self, sizes: Sequence[int], axis: int, body: Callable, cost: float) -> None:
         """The other loops inside, a few turns at once: what only depends on the place in the vector is loaded once."""

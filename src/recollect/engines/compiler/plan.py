@@ -382,27 +382,36 @@ class Plan:
     def needs(self, n: Node) -> dict[int, tuple[Node, bool]]:
         """The stored nodes that computing ``n`` reads, and whether each is read only at the same place as written."""
         if n.id not in self._needs:
-            self._needs[n.id] = self._needed(n)
+            touched = self.touched(n)
+            self._needs[n.id] = {k: found for k, found in touched.items() if found[0].op != "leaf"}
+            self._reads[n.id] = {k for k, (m, _) in touched.items() if m.shape != ()}
         return self._needs[n.id]
 
-    def _needed(self, n: Node) -> dict[int, tuple[Node, bool]]:
+    def reads(self, n: Node) -> set[int]:
+        """Leaves and stored arrays among what an element needs."""
+        self.needs(n)
+        return self._reads[n.id]
+
+    def touched(self, n: Node, layers: bool = True) -> dict[int, tuple[Node, bool]]:
+        """The leaves and stored nodes that computing ``n`` reads, and whether each only at the same place.
+
+        ``layers``: one layer of an array, and an array repeated, count as the same place.
+        """
         found: dict[int, tuple[Node, bool]] = {}
         seen: set[tuple[int, bool]] = set()
 
         def visit(m: Node, same: bool) -> None:
-            if (m.id, same) in seen:
+            if (m.id, same) in seen or m.op == "const":
                 return
             seen.add((m.id, same))
-            if m.op in ("leaf", "const"):
-                return
-            if self.stored[m.id]:
+            if m.op == "leaf" or self.stored[m.id]:
                 found[m.id] = (m, same and found.get(m.id, (m, True))[1])
-                return
-            inner(m, same)
+            else:
+                inner(m, same)
 
         def inner(m: Node, same: bool) -> None:
             keeps = m.op not in VIEWS and m.op not in STORED_OPS and m.op != "reduce"
-            keeps = same and (keeps or fusion.is_layer(m) or fusion.is_repeated(m))
+            keeps = same and (keeps or (layers and (fusion.is_layer(m) or fusion.is_repeated(m))))
             for k, i in enumerate(m.ins):
                 first = k == 0 and m.op in ("scatter", "dynamic_update_slice")
                 visit(i, keeps and (first or m.op not in OPAQUE))
@@ -471,28 +480,6 @@ class Plan:
             at[n.id] = place
         items += [Item([n]) for n in later]
         return items
-
-    def reads(self, n: Node) -> set[int]:
-        """Leaves and stored arrays among what an element needs."""
-        if n.id not in self._reads:
-            self._reads[n.id] = self._read(n)
-        return self._reads[n.id]
-
-    def _read(self, n: Node) -> set[int]:
-        found: set[int] = set()
-        seen: set[int] = set()
-        stack = list(n.ins)
-        while stack:
-            m = stack.pop()
-            if m.id in seen:
-                continue
-            seen.add(m.id)
-            if m.op == "leaf" or (m.op != "const" and self.stored[m.id]):
-                if m.shape != ():
-                    found.add(m.id)
-            else:
-                stack += m.ins
-        return found
 
 
 __all__ = ["OPAQUE", "PARTS", "Item", "Plan", "base", "contract", "reachable", "same_places"]

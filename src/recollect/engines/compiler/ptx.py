@@ -1,18 +1,16 @@
-"""The work of threads as a program: PTX for NVIDIA's GPUs, or machine code that does one thread after the other.
+"""The work of threads as a program: PTX for NVIDIA's GPUs.
 
 A routine is ``@{name}_thread(i64 thread, arguments…)``; its entry ``@{name}`` has the arguments alone. LLVM
 contracts and reorders nothing, and numbers too small to be normal are taken for 0, on a GPU as on a processor: so both
-have the same bits.
+have the same bits. Tests run the same routines one thread after the other.
 """
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
-from recollect.engines.compiler import cache, machine
-from recollect.engines.compiler.emission import with_mode
+from recollect.engines.compiler import cache
 
 TRIPLE = "nvptx64-nvidia-cuda"
 NEWEST = (9, 0)
@@ -37,13 +35,9 @@ class Routine(NamedTuple):
     arguments: str
 
 
-def _names(arguments: str) -> list[str]:
-    return [f"%x{k}" for k in range(len(arguments))]
-
-
 def _gpu_entry(routine: Routine) -> str:
     """A thread for each element of the grid."""
-    names = _names(routine.arguments)
+    names = [f"%x{k}" for k in range(len(routine.arguments))]
     types = ["ptr addrspace(1) noalias" if a == "p" else "i64" for a in routine.arguments]
     given = ", ".join(f"{t} {n}" for t, n in zip(types, names, strict=True))
     lines = [f"define ptx_kernel void @{routine.name}({given}) #2 {{"]
@@ -60,45 +54,13 @@ def _gpu_entry(routine: Routine) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _host_entry(routine: Routine) -> str:
-    """One thread after the other."""
-    names = _names(routine.arguments)
-    types = ["ptr" if a == "p" else "i64" for a in routine.arguments]
-    given = ", ".join(f"{t} {n}" for t, n in zip(types, names, strict=True))
-    return "\n".join(
-        [
-            f"define void @{routine.name}(i64 %threads, {given}) #2 {{",
-            "entry:",
-            "MODE_ON",
-            "  br label %head",
-            "head:",
-            "  %thread = phi i64 [ 0, %entry ], [ %next, %body ]",
-            "  %more = icmp ult i64 %thread, %threads",
-            "  br i1 %more, label %body, label %done",
-            "body:",
-            f"  call void @{routine.name}_thread(i64 %thread, {given})",
-            "  %next = add i64 %thread, 1",
-            "  br label %head",
-            "done:",
-            "MODE_OFF",
-            "  ret void",
-            "}\n",
-        ]
-    )
-
-
 def for_gpu(routines: Sequence[Routine]) -> str:
     """LLVM's text of the entries that a GPU runs."""
     registers = "".join(f"declare i32 @llvm.nvvm.read.ptx.sreg.{r}.x()\n" for r in ("tid", "ctaid", "ntid"))
-    return _joined([r.text + _gpu_entry(r) for r in routines]) + registers + ATTRIBUTES
+    return joined([r.text + _gpu_entry(r) for r in routines]) + registers + ATTRIBUTES
 
 
-def for_host(routines: Sequence[Routine]) -> str:
-    """The same for the processor that this runs on."""
-    return with_mode(_joined([r.text + _host_entry(r) for r in routines]) + ATTRIBUTES)
-
-
-def _joined(texts: Sequence[str]) -> str:
+def joined(texts: Sequence[str]) -> str:
     """Texts one after the other, each function declared once."""
     seen: set[str] = set()
     lines = []
@@ -134,22 +96,3 @@ def assembly(text: str, capability: tuple[int, int], level: int = 1) -> str:
     written = made.emit_assembly(module)
     cache.put(key, written.encode())
     return written
-
-
-class OnHost:
-    """Entries in this process, to hold what a GPU does against; the grid is a loop."""
-
-    def __init__(self, routines: Sequence[Routine]):
-        self._code = machine.Loaded(machine.compiled(for_host(routines)), entry=None)
-        self._calls = {
-            r.name: ctypes.CFUNCTYPE(
-                None, ctypes.c_int64, *(ctypes.c_void_p if a == "p" else ctypes.c_int64 for a in r.arguments)
-            )(self._code.address(r.name))
-            for r in routines
-        }
-
-    def launch(self, name: str, threads: int, arguments: Sequence[int], chip: int = 0) -> None:
-        """Run ``threads`` threads."""
-        if chip:
-            raise ValueError("a team's threads do not run one after the other")
-        self._calls[name](threads, *arguments)

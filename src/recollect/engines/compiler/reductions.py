@@ -102,16 +102,10 @@ class Reductions(Nests):
                     old = w.get(row[k], n.dtype, True)
                     w.put(row[k], w.widen(self.accumulate(n, old, self._inner(n, at, along))))
 
-        def nest(outer: list[Index]) -> None:
-            if len(outer) < len(counts) - 1:
-                with w.loop(counts[len(outer)]) as i:
-                    nest([*outer, i])
-                return
+        with self.nest(counts[:-1]) as outer:
             with w.loop(whole, PARTS) as i:
                 step(outer, i, PARTS)
             step(outer, affine.number(whole), counts[-1] - whole)
-
-        nest([])
         return [self._tree(n, [w.get(slot, n.dtype, True) for slot in row]) for row in slots]
 
     def _tree(self, n: Node, parts: list[Value]) -> Value:
@@ -148,18 +142,12 @@ class Reductions(Nests):
         with w.loop(PARTS) as i:
             w.store(sums, i, self._neutral(n))
 
-        def nest(outer: list[Index]) -> None:
-            if len(outer) < len(sizes):
-                with w.loop(sizes[len(outer)]) as i:
-                    nest([*outer, i])
-                return
+        with self.nest(sizes) as outer:
             row = w.new(f"and i64 {w.place(affine.linear(sizes, outer))}, {PARTS - 1}")
             far = row if w.stride(sums) == 1 else w.new(f"mul i64 {row}, {w.stride(sums)}")
             pointer = w.new(f"getelementptr inbounds {STORED[n.dtype]}, ptr {sums.pointer}, i64 {far}")
             one = sums._replace(pointer=pointer)
             w.store(one, affine.ZERO, self.accumulate(n, w.load(one, affine.ZERO), self._inner(n, at, tuple(outer))))
-
-        nest([])
         return self._tree(n, [w.load(sums, affine.number(k)) for k in range(PARTS)])
 
     def reduction(self, n: Node) -> None:
@@ -226,37 +214,26 @@ class Reductions(Nests):
             for at, value in zip(places, self.reduce_many(n, places), strict=True):
                 w.store(buffer, affine.linear(n.shape, at), value)
 
-        def within(fixed: dict[int, Index], variables: list[Index]) -> None:
+        def within(rows: int, variables: list[Index]) -> None:
             """The rows of one block."""
-            if len(fixed) < len(order) - 1:
-                with w.loop(counts[order[len(fixed)]]) as i:
-                    within({**fixed, order[len(fixed)]: i}, variables)
-                return
-            assert rows is not None
             whole = counts[rows] - counts[rows] % ROWS
-            if whole:
-                with w.loop(whole, ROWS) as i:
-                    write({**fixed, rows: i}, variables, rows, ROWS)
-            if counts[rows] > whole:
-                with w.loop(1) as i:
-                    write({**fixed, rows: affine.add(i, affine.number(whole))}, variables, rows, counts[rows] - whole)
+            with self.nest([counts[k] for k in order[:-1]]) as outer:
+                fixed = dict(zip(order, outer, strict=False))
+                if whole:
+                    with w.loop(whole, ROWS) as i:
+                        write({**fixed, rows: i}, variables, rows, ROWS)
+                if counts[rows] > whole:
+                    with w.loop(1) as i:
+                        last_ones = {**fixed, rows: affine.add(i, affine.number(whole))}
+                        write(last_ones, variables, rows, counts[rows] - whole)
 
-        def block(fixed: dict[int, Index]) -> None:
-            jam = SCALARS if not vectors and not partial else JAM
-            self._neighbours(counts[last], jam, vectors, functools.partial(write if rows is None else within, fixed))
-
-        def nest(fixed: dict[int, Index]) -> None:
-            if len(fixed) < len(order):
-                k = order[len(fixed)]
-                with w.loop(counts[k]) as i:
-                    nest({**fixed, k: i})
-                return
-            block(fixed)
-
-        if rows is None:
-            nest({})
-        else:
-            block({})
+        jam = SCALARS if not vectors and not partial else JAM
+        if rows is not None:
+            self._neighbours(counts[last], jam, vectors, functools.partial(within, rows))
+            return
+        with self.nest([counts[k] for k in order]) as outer:
+            each = functools.partial(write, dict(zip(order, outer, strict=True)))
+            self._neighbours(counts[last], jam, vectors, each)
 
     def _neighbours(self, count: int, jam: int, vectors: bool, body: Callable[[list[Index]], None]) -> None:
         """Loops along one axis, ``jam`` vectors or elements at once, the last vector masked."""
@@ -296,24 +273,14 @@ class Reductions(Nests):
         w, last = self.w, n.shape[-1]
         jam = 1 if n.params[2] else min(JAM, last)
 
-        def write(outer: list[Index], first: Index, many: int) -> None:
-            places = [(*outer, affine.add(first, affine.number(k))) for k in range(many)]
-            for at, value in zip(places, self.reduce_many(n, places), strict=True):
-                w.store(buffer, affine.linear(n.shape, at), value)
+        with self.nest(n.shape[:-1]) as outer:
 
-        def nest(outer: list[Index]) -> None:
-            if len(outer) < len(n.shape) - 1:
-                with w.loop(n.shape[len(outer)]) as i:
-                    nest([*outer, i])
-                return
-            whole = last - last % jam
-            with w.loop(whole, jam) as i:
-                write(outer, i, jam)
-            if last > whole:
-                with w.loop(1) as i:
-                    write(outer, affine.add(i, affine.number(whole)), last - whole)
+            def write(variables: list[Index]) -> None:
+                places = [(*outer, v) for v in variables]
+                for at, value in zip(places, self.reduce_many(n, places), strict=True):
+                    w.store(buffer, affine.linear(n.shape, at), value)
 
-        nest([])
+            self._neighbours(last, jam, False, write)
 
     def _turned(self, n: Node) -> Node | None:
         """A sum of products, neither factor of which runs along the last axis, with one of them turned so that it does.
