@@ -2,16 +2,16 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import RecollectError, printable
+from recollect.training.progress import say
 
 
 def progress(text: str) -> None:
     """Say on standard error what begins now."""
-    print(f"  {text} …", file=sys.stderr, flush=True)
+    say(f"{text} …")
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
@@ -73,9 +73,6 @@ def run_units(
 
     aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs", "on", "gpus", "break_lock")
     config = {name: value for name, value in vars(args).items() if name not in aside} | known
-
-    def say(text: str) -> None:
-        print(f"  {text}", file=sys.stderr, flush=True)
 
     common: dict[str, Any] = {"resume": args.resume, "break_lock": args.break_lock, "say": say}
     if args.on == "local":

@@ -7,6 +7,7 @@ from typing import Any
 
 from recollect.cli.arguments import Commands, add_gpus, add_on, count, multiple
 from recollect.errors import RecollectError
+from recollect.training.progress import say
 
 FIGURES = ("fig3", "fig4", "fig5", "fig6")
 PRESETS = ("paper", "robust")
@@ -45,10 +46,6 @@ def _reproduce(args: argparse.Namespace) -> None:
         )
 
 
-def _say(text: str) -> None:
-    print(f"  {text}", file=sys.stderr, flush=True)
-
-
 def _in_threads(args: argparse.Namespace) -> bool:
     return args.on == "local" and args.jobs is None
 
@@ -73,9 +70,9 @@ def _train_all(args: argparse.Namespace, plans: dict[Path, Any], there: set[Path
         try:
             with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
                 if path in there:
-                    reproduce.resume(path, watch, plan=plan, executor=executor, say=_say, **resume_options(args))
+                    reproduce.resume(path, watch, plan=plan, executor=executor, say=say, **resume_options(args))
                 else:
-                    reproduce.train(plan, path, watch, args.checkpoint_every or reproduce.EVERY, executor, _say)
+                    reproduce.train(plan, path, watch, args.checkpoint_every or reproduce.EVERY, executor, say)
             conclude(path)
         except RecollectError as error:
             # The other figures continue; the folder of this one says what happened.

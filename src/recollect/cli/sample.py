@@ -15,6 +15,7 @@ from recollect.cli.arguments import Commands, add_break_lock, add_on, count, mul
 from recollect.cli.sample_checks import check, check_columns, check_schema
 from recollect.cores import cores
 from recollect.errors import RecollectError
+from recollect.training.progress import say
 
 EVERY = 2.0  # seconds between two lines of progress
 
@@ -44,13 +45,13 @@ class _Progress:
         rate = self.read / (now - self.start)
         of = f" of {self.rows:,}" if self.rows else ""
         left = f", {max(0.0, (self.rows - self.read) / rate):.0f} s left" if self.rows else ""
-        print(f"  {self.read:,}{of} rows, {rate:,.0f} rows/s{left}", file=sys.stderr, flush=True)
+        say(f"{self.read:,}{of} rows, {rate:,.0f} rows/s{left}")
 
     def say(self, stage: str, done: int, of: int) -> None:
         now = time.monotonic()
         if now - self.shown >= EVERY:
             self.shown = now
-            print(f"  {stage.split('-')[0]}: {done} of {of} pieces", file=sys.stderr, flush=True)
+            say(f"{stage.split('-')[0]}: {done} of {of} pieces")
 
 
 def _sample(args: argparse.Namespace) -> None:
@@ -186,7 +187,7 @@ def _on_ray(args: argparse.Namespace, parts: list[Any], options: Any, n: int, co
         _again(executor, 1, outer, work, arguments, more)
         return outer
 
-    print(f"  {len(parts)} pieces on {executor.describe()}", file=sys.stderr, flush=True)
+    say(f"{len(parts)} pieces on {executor.describe()}")
     try:
         return pieces.sample(parts, options, n, args.seed, submit, **common)
     finally:

@@ -1,12 +1,12 @@
 """``recollect view``: what an agent remembers, as a page."""
 
 import argparse
-import sys
 import webbrowser
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, count, seed
 from recollect.errors import RecollectError
+from recollect.training.progress import say
 
 
 def _view(args: argparse.Namespace) -> None:
@@ -23,9 +23,7 @@ def _view(args: argparse.Namespace) -> None:
     if args.port is not None:
         raise RecollectError("--port goes with --serve: without it, the page is a file")
     out = args.out or default_out(args.paths)
-    documents = [
-        sources.document(path, env=args.env, seed=args.seed, limit=args.limit, say=_say) for path in args.paths
-    ]
+    documents = [sources.document(path, env=args.env, seed=args.seed, limit=args.limit, say=say) for path in args.paths]
     if args.recording is not None:
         kept = [found for found in documents if found["format"] == recording.FORMAT]
         if len(kept) != 1:
@@ -55,7 +53,7 @@ def _serve(args: argparse.Namespace) -> None:
     for name in ("out", "recording"):
         if getattr(args, name) is not None:
             raise RecollectError(f"--{name} writes a file, --serve writes none: give one of the two")
-    shelf = Shelf(args.paths, _say, env=args.env, seed=args.seed, limit=args.limit)
+    shelf = Shelf(args.paths, say, env=args.env, seed=args.seed, limit=args.limit)
     shelf.documents()  # what is wrong with a path is said now, not in the browser
     with Server(shelf, args.port or 0) as server:
         print(f"serving {server.url} (Ctrl-C ends it)", flush=True)
@@ -65,10 +63,6 @@ def _serve(args: argparse.Namespace) -> None:
             server.serve_forever()
         except KeyboardInterrupt:
             print("stopped")
-
-
-def _say(text: str) -> None:
-    print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def _port(text: str) -> int:
