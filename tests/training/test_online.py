@@ -294,6 +294,18 @@ def test_vector_environments_in_every_mode_of_restarting(mode, tmp_path):
         learner.evaluate(2)
 
 
+@pytest.mark.parametrize("engine", ["cpu", "jax"])
+def test_a_step_in_which_all_copies_wait_moves_nothing(engine, tmp_path):
+    """All episodes end at once, and all wait for what comes next: nobody has learned, and there is no mean."""
+    env = gym.vector.SyncVectorEnv([Probe] * 3, autoreset_mode=gym.vector.AutoresetMode.NEXT_STEP)
+    learner = Learner(AGENT, env, seed=0, check=False, engine=engine).learn(6, folder=tmp_path / "run")
+    before = parameters(learner)
+    learner.learn(3)
+    assert sum(learner.episodes) == 3 and all(map(np.array_equal, before, parameters(learner)))
+    learner.learn(3)
+    assert not all(map(np.array_equal, before, parameters(learner)))
+
+
 def test_normalisation_shows_the_agent_what_it_says(tmp_path):
     learner = Learner(AGENT, Probe, seed=0, normalize_observations=True, normalize_rewards=True)
     learner.learn(300, folder=tmp_path / "run")

@@ -123,7 +123,8 @@ class Host:
         if name != "step" or not self.shared:
             return jax.vmap(functools.partial(self._one, name))(live, rows)
         taken, finite = jax.vmap(functools.partial(self._take_in, learn=True))(live, rows)
-        taken = taken._replace(agent=self._average(taken.agent, rows[:, 2 * self.size + IDLE] > 0))
+        idle = rows[:, 2 * self.size + IDLE] > 0
+        taken = taken._replace(agent=self._average(taken.agent, live.agent, idle))
 
         def act(taken: Live, live: Live, row: Array) -> tuple[Live, Array]:
             after, (action,) = self._act(taken, self._seen_next(row))
@@ -157,17 +158,17 @@ class Host:
         idle = row[2 * self.size + IDLE] > 0
         return jax.tree.map(lambda new, old: jnp.where(idle, old, new), after, live)
 
-    def _average(self, agents: Any, idle: Array) -> Any:
-        """Every copy with the mean parameters of those that were not idle."""
+    def _average(self, agents: Any, before: Any, idle: Array) -> Any:
+        """Every copy with the mean parameters of those that were not idle; as it was ``before`` where all were."""
         weight = jnp.where(idle, 0.0, 1.0) / jnp.maximum(jnp.sum(~idle), 1).astype(jnp.float32)
 
-        def mean(leaf):
-            if not jnp.issubdtype(leaf.dtype, jnp.floating):
-                return leaf
-            shape = (-1,) + (1,) * (leaf.ndim - 1)
-            return jnp.broadcast_to(jnp.sum(weight.reshape(shape) * leaf, axis=0), leaf.shape)
+        def mean(leaf, old):
+            if jnp.issubdtype(leaf.dtype, jnp.floating):
+                shape = (-1,) + (1,) * (leaf.ndim - 1)
+                leaf = jnp.broadcast_to(jnp.sum(weight.reshape(shape) * leaf, axis=0), leaf.shape)
+            return jnp.where(jnp.all(idle), old, leaf)
 
-        changed = {name: jax.tree.map(mean, getattr(agents, name)) for name in self.agent.learned}
+        changed = {name: jax.tree.map(mean, getattr(agents, name), getattr(before, name)) for name in self.agent.learned}
         return agents._replace(**changed)
 
     # -- through XLA
