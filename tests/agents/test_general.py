@@ -229,7 +229,7 @@ def test_a_part_of_ones_own_need_not_be_a_dataclass():
         def init(self, params):
             return ()
 
-        def update(self, direction, traces, errors, state):
+        def update(self, direction, traces, errors, state, params):
             return jax.tree.map(jnp.zeros_like, direction), state
 
     assert isinstance(named.make("general", actor_optimizer=Still()).actor_optimizer, Still)
@@ -239,7 +239,7 @@ def test_a_part_of_ones_own_need_not_be_a_dataclass():
 
 def test_a_part_of_ones_own_is_refused_by_name_when_it_is_to_be_made_again():
     described = named.describe(dataclasses.replace(SMALL, network=Line()))
-    with pytest.raises(named.FileError, match="'Line' is no part of this library's agents"):
+    with pytest.raises(named.FileError, match="'Line' is none of this release's"):
         named.restore(described)
 
 

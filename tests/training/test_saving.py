@@ -2,12 +2,16 @@
 
 import re
 
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from recollect import FileError, Learner, RecollectError
+from recollect import FileError, GeneralActorCritic, Learner, RecollectError
+from recollect.agents.optimizers import Optax
 from recollect.store import checkpoints
 from recollect.training import saving
+from recollect.training.resuming import resume
 from training.probes import AGENT, Three
 
 
@@ -60,3 +64,31 @@ def test_what_is_not_a_learner(tmp_path):
     checkpoints.save(tmp_path, {"x": np.zeros(1)}, {"kind": "other"})
     with pytest.raises(FileError, match=r"is a checkpoint of something else: other"):
         Learner.load(tmp_path, Three)
+
+
+class Line:
+    """A network of one's own."""
+
+    def init(self, key, inputs, outputs, gain):
+        return jnp.zeros((outputs, inputs))
+
+    def apply(self, params, x):
+        return params @ x
+
+
+def test_an_agent_with_parts_of_ones_own_is_given_again(tmp_path):
+    """No file describes such a part; given again, learning goes on to the same bits."""
+    own = {"network": Line(), "critic_optimizer": Optax(optax.adamw(1e-3))}
+    agent = GeneralActorCritic(memory_size=2, **own)
+    learner = Learner(agent, Three, seed=1, check=False).learn(10, folder=tmp_path / "run")
+    learner.save(tmp_path / "saved")
+    learner.advance(10)
+    with pytest.raises(FileError, match=r"saved.*'Line' is none of this release's.*agent=AGENT"):
+        Learner.load(tmp_path / "saved", Three, check=False)
+    with pytest.raises(RecollectError, match=r"not the one that was saved: memory_size: was 2, is 3"):
+        Learner.load(tmp_path / "saved", Three, agent=GeneralActorCritic(memory_size=3, **own), check=False)
+    again = Learner.load(tmp_path / "saved", Three, agent=agent, check=False)
+    again.advance(10)
+    for name, array in saving.arrays_of(learner).items():
+        assert array.tobytes() == saving.arrays_of(again)[name].tobytes(), name
+    assert resume(tmp_path / "run", Three, agent=agent).steps == 10

@@ -190,6 +190,8 @@ class GeneralActorCritic(Agent):
         super().__post_init__()
         for name, (example, methods) in PARTS.items():
             check_part(name, getattr(self, name), example, methods)
+            if getattr(self, name).__class__.__module__.startswith("optax."):
+                raise TypeError(f"{name}={getattr(self, name)!r}: a transformation of optax is wrapped, Optax(...)")
         memory.check_size(self.memory_size, getattr(self.memory, "law", ""))
         if not isinstance(self.discounts, tuple) or not self.discounts:
             raise ValueError(f"discounts={self.discounts!r} must be a tuple of at least one number")
@@ -348,7 +350,7 @@ class GeneralActorCritic(Agent):
             jax.tree.map(lambda z, h: error * z + openness * h, traces.actor, entropy_gradient),
             jax.tree.map(lambda z: error * z, traces.write),
         )
-        steps, optimizers = self._steps(directions, traces, errors, error, state.optimizers)
+        steps, optimizers = self._steps(directions, traces, errors, error, state)
         pace = self.settling.pace(state.reached, state.tried)
         steps = steps._replace(actor=jax.tree.map(lambda step: pace * step, steps.actor))
         finite = jnp.isfinite(sum(map(moved_by, steps, optimizers))) & td.all_finite(scales)  # so are returns and x
@@ -451,14 +453,15 @@ class GeneralActorCritic(Agent):
         )
 
     def _steps(
-        self, directions: Parameters, traces: Parameters, errors: Array, error: Array, optimizers: Parameters
+        self, directions: Parameters, traces: Parameters, errors: Array, error: Array, state: State
     ) -> tuple[Parameters, Parameters]:
         """What each optimizer makes of its direction, and their states after it."""
+        optimizers, params = state.optimizers, state.params
         single = jax.tree.map(lambda z: z[None], (traces.actor, traces.write))
         pairs = (
-            self.critic_optimizer.update(directions.critic, traces.critic, errors, optimizers.critic),
-            self.actor_optimizer.update(directions.actor, single[0], error[None], optimizers.actor),
-            self.write_optimizer.update(directions.write, single[1], error[None], optimizers.write),
+            self.critic_optimizer.update(directions.critic, traces.critic, errors, optimizers.critic, params.critic),
+            self.actor_optimizer.update(directions.actor, single[0], error[None], optimizers.actor, params.actor),
+            self.write_optimizer.update(directions.write, single[1], error[None], optimizers.write, params.write),
         )
         return Parameters(*(step for step, _ in pairs)), Parameters(*(after for _, after in pairs))
 

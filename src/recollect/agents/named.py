@@ -144,6 +144,11 @@ def _plain(name: str, value: Any) -> Any:
 def restore(described: Any) -> Agent:
     """The agent that ``describe`` described; ``FileError`` if it is none."""
     try:
+        if (own := _own(described)) is not None:
+            raise FileError(
+                f"{own} is none of this release's: if it is your own, give the agent as it was made, in Python: "
+                "Learner.load(FOLDER, agent=AGENT) or recollect.training.resuming.resume(FOLDER, agent=AGENT)"
+            )
         cls = CLASSES[described["class"]]
         options = _known(cls, described["options"])
         form = described["options"].get("pictures")
@@ -152,6 +157,14 @@ def restore(described: Any) -> Agent:
         return cls(**options)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"not an agent that this release knows: {type(error).__name__}: {error}") from error
+
+
+def _own(described: Any) -> str | None:
+    """The first class in a description that is not this library's, if there is one."""
+    if described["class"] not in CLASSES:
+        return str(described["class"])
+    parts = (value.get("part") for value in described["options"].values() if isinstance(value, dict))
+    return next((f"{part!r}" for part in parts if part is not None and part not in PARTS), None)
 
 
 def _known(cls: type, options: dict[str, Any]) -> dict[str, Any]:

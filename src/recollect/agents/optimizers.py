@@ -24,7 +24,7 @@ class Optimizer(Protocol):
         """Its state at the start."""
         ...
 
-    def update(self, direction: Any, traces: Any, errors: Array, state: Any) -> tuple[Any, Any]:
+    def update(self, direction: Any, traces: Any, errors: Array, state: Any, params: Any) -> tuple[Any, Any]:
         """What to add to the parameters, and the state after it."""
         ...
 
@@ -94,8 +94,9 @@ class BoundedRMS:
         mean, lasting = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
         return Squares(mean, None if self.floor is None else lasting, jnp.zeros(()))
 
-    def update(self, direction: Any, traces: Any, errors: Array, state: Squares) -> tuple[Any, Squares]:
+    def update(self, direction: Any, traces: Any, errors: Array, state: Squares, params: Any) -> tuple[Any, Squares]:
         """See the class; the leaves of ``traces`` have a leading axis as long as ``errors``."""
+        del params
         count = state.count + 1
         mean = jax.tree.map(lambda v, d: v + (1 - self.decay) * (d * d - v), state.mean, direction)
         correction = 1 / (1 - jnp.asarray(self.decay, jnp.float32) ** count)
@@ -128,10 +129,15 @@ def moved_by(steps: Any, state: Any) -> Array:
     return sum((jnp.sum(jnp.abs(leaf)) for leaf in floats), jnp.zeros(()))
 
 
+_MORE = "this transformation of optax takes more than gradients and parameters"
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class Optax:
-    """Any transformation of optax as an optimizer: it is given the direction alone, as what to go along.
+    """A transformation of optax as an optimizer: it is given the direction, as what to go along, and the parameters.
+
+    Those that ask for more, such as a loss to search along a line, are refused.
 
     >>> import optax
     >>> optimizer = Optax(optax.adam(1e-3))
@@ -141,9 +147,20 @@ class Optax:
 
     def init(self, params: Any) -> Any:
         """The transformation's own state."""
-        return self.transformation.init(params)
+        state = self.transformation.init(params)
+        try:
+            _, after = jax.eval_shape(self._moved, params, state, params)
+        except Exception as error:
+            raise ValueError(f"{_MORE}: {error}") from error
+        if jax.tree.structure(after) != jax.tree.structure(state):
+            raise ValueError(f"{_MORE}: its state changes its form without")
+        return state
 
-    def update(self, direction: Any, traces: Any, errors: Array, state: Any) -> tuple[Any, Any]:
+    def update(self, direction: Any, traces: Any, errors: Array, state: Any, params: Any) -> tuple[Any, Any]:
         """The transformation's update along ``direction``; optax goes down a gradient, so its sign is turned."""
         del traces, errors
-        return self.transformation.update(jax.tree.map(jnp.negative, direction), state)
+        return self._moved(jax.tree.map(jnp.negative, direction), state, params)
+
+    def _moved(self, *given: Any) -> tuple[Any, Any]:
+        with jax.numpy_dtype_promotion("standard"):  # as optax expects, whatever the program around it has
+            return self.transformation.update(*given)

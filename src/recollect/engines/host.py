@@ -168,7 +168,9 @@ class Host:
                 leaf = jnp.broadcast_to(jnp.sum(weight.reshape(shape) * leaf, axis=0), leaf.shape)
             return jnp.where(jnp.all(idle), old, leaf)
 
-        changed = {name: jax.tree.map(mean, getattr(agents, name), getattr(before, name)) for name in self.agent.learned}
+        changed = {
+            name: jax.tree.map(mean, getattr(agents, name), getattr(before, name)) for name in self.agent.learned
+        }
         return agents._replace(**changed)
 
     # -- through XLA

@@ -418,6 +418,7 @@ class Learner(Stepping):
         path: Path | str,
         env: Any = None,
         *,
+        agent: Agent | None = None,
         check: bool = True,
         fallback: bool = False,
         allow_inexact: bool = False,
@@ -430,26 +431,36 @@ class Learner(Stepping):
         Args:
             path: the folder that was saved to, or a run folder.
             env: as for ``Learner`` (default: the id it was saved with).
+            agent: as it was made, where it has parts of your own, which no file can describe.
             check: run ``check_env`` on it.
             fallback: where the newest checkpoint is damaged, take the one before it.
             allow_inexact: begin a new episode where the one under way cannot be repeated.
         """
-        return cls.restore(saving.load(Path(path), fallback), env, check=check, allow_inexact=allow_inexact)
+        found = saving.load(Path(path), fallback)
+        return cls.restore(found, env, agent, check=check, allow_inexact=allow_inexact)
 
     @classmethod
     def restore(
-        cls, found: checkpoints.Checkpoint, env: Any = None, *, check: bool = True, allow_inexact: bool = False
+        cls,
+        found: checkpoints.Checkpoint,
+        env: Any = None,
+        agent: Agent | None = None,
+        *,
+        check: bool = True,
+        allow_inexact: bool = False,
     ) -> "Learner":
         """As ``load``, from a checkpoint that has been read."""
         saving.check_counts(found)
-        learner = cls.described_by(found.meta, found.path, env, check=check)
+        learner = cls.described_by(found.meta, found.path, env, agent, check=check)
         saving.restore(learner, found, allow_inexact)
         return learner
 
     @classmethod
-    def described_by(cls, meta: dict[str, Any], where: Path, env: Any = None, *, check: bool = True) -> "Learner":
+    def described_by(
+        cls, meta: dict[str, Any], where: Path, env: Any = None, agent: Agent | None = None, *, check: bool = True
+    ) -> "Learner":
         """A fresh learner as a config or a checkpoint describes it; ``where``: what to name in errors."""
-        agent, env, options = saving.arguments_of(meta, where, env, check)
+        agent, env, options = saving.arguments_of(meta, where, env, agent, check)
         try:
             learner = cls(agent, env, **options)
         except (ValueError, TypeError, OverflowError) as error:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from recollect.agents.base import Agent
 from recollect.errors import FileError, printable
 from recollect.store import checkpoints, files, provenance, run_reading
 from recollect.store.run_folders import RunFolder
@@ -18,6 +19,7 @@ def resume(
     path: Path | str,
     env: Any = None,
     *,
+    agent: Agent | None = None,
     callbacks: list[Callback] | None = None,
     progress: bool = False,
     fallback: bool = False,
@@ -35,6 +37,7 @@ def resume(
     Args:
         path: the run folder.
         env: as for ``Learner`` (default: the id that the run was begun with).
+        agent: as it was made, where it has parts of your own, which no file can describe.
         callbacks: those of before, if there were any that the folder cannot describe; they are told of earlier rows.
         progress: show how it goes.
         fallback: where the newest checkpoint is damaged, go back to the one before it, and log that.
@@ -56,7 +59,7 @@ def resume(
         learning["checkpoint_every"] = checkpoint_every or learning["checkpoint_every"]
         given = callbacks is not None
         watch = list(callbacks or ()) if given else known_callbacks.restore(learning["callbacks"], checkpoint_folder)
-        learner, inexact = _restored(folder, found, learning, env, allow_inexact)
+        learner, inexact = _restored(folder, found, learning, (env, agent), allow_inexact)
         if found is not None and found.meta.get("finished") is True:
             return _as_finished(folder, learner)
         for callback in watch:
@@ -76,21 +79,28 @@ def resume(
 
 
 def _restored(
-    folder: RunFolder, found: checkpoints.Checkpoint | None, learning: dict[str, Any], env: Any, allow_inexact: bool
+    folder: RunFolder,
+    found: checkpoints.Checkpoint | None,
+    learning: dict[str, Any],
+    given: tuple[Any, Agent | None],
+    allow_inexact: bool,
 ) -> tuple[Learner, list[str]]:
-    """The learner in the middle of its episode, and what was not as it should be but allowed."""
+    """The learner in the middle of its episode, and what was not as it should be but allowed.
+
+    ``given``: environment and agent, where files do not tell.
+    """
     path, config = folder.path, folder.config
     if found is None:
         if learning["start"]:
             raise FileError(f"{path} holds no checkpoint, and began from step {learning['start']:,} of another run")
         inexact = folder.refuse_other_versions([], allow_inexact)
-        learner = Learner.described_by(config, path / "config.json", env, check=False)
+        learner = Learner.described_by(config, path / "config.json", *given, check=False)
         learner.goal = learning["steps"]
     else:
         now = provenance.without_versions(config)
         provenance.refuse_changes(found.meta.get("config"), now, str(path))
         inexact = folder.refuse_other_versions([found], allow_inexact)
-        learner = Learner.restore(found, env, check=False, allow_inexact=allow_inexact)
+        learner = Learner.restore(found, *given, check=False, allow_inexact=allow_inexact)
     was = {name: config.get(name) for name in _DESCRIBING}
     provenance.refuse_changes(was, {name: learner.description()[name] for name in _DESCRIBING}, str(path), ())
     if found is None or found.meta.get("finished") is not True:

@@ -7,12 +7,13 @@ import jax
 import numpy as np
 
 from recollect.agents import named
+from recollect.agents.base import Agent
 from recollect.engines.host import Live
 from recollect.envs import making, spaces
 from recollect.errors import FileError, RecollectError
 from recollect.store import checkpoints, files, trees
 from recollect.store.lock import holder
-from recollect.store.provenance import BITS_DEPEND_ON, versions
+from recollect.store.provenance import BITS_DEPEND_ON, differences, versions
 from recollect.store.run_reading import group_folder, seconds_between_checkpoints
 from recollect.training.arguments import MOST_STEPS
 from recollect.training.recording import GROUP
@@ -71,13 +72,16 @@ def description(learner: Any) -> dict[str, Any]:
 # -- and back
 
 
-def arguments_of(meta: dict[str, Any], where: Path, env: Any, check: bool) -> tuple[Any, Any, dict[str, Any]]:
+def arguments_of(
+    meta: dict[str, Any], where: Path, env: Any, agent: Any, check: bool
+) -> tuple[Any, Any, dict[str, Any]]:
     """The agent, the environment and the options of ``Learner`` that a config or a checkpoint describes.
 
     ``where``: what to name in errors.
     """
     try:
-        agent, made = named.restore(meta["agent"]), meta["environment"]["made"]
+        agent = _made(meta["agent"], where) if agent is None else as_saved(agent, meta["agent"], where)
+        made = meta["environment"]["made"]
         options = {name: meta[name] for name in ("seed", "copies", "learners", "pictures")}
         options |= {"normalize_observations": bool(meta["normalize"][0]), "check": check}
         options |= {"normalize_rewards": bool(meta["normalize"][1]), "engine": meta.get("engine", "auto")}
@@ -97,6 +101,25 @@ def arguments_of(meta: dict[str, Any], where: Path, env: Any, check: bool) -> tu
             "in Python: Learner.load(FOLDER, env) or recollect.training.resuming.resume(FOLDER, env)"
         )
     return agent, env, options
+
+
+def _made(described: Any, where: Path) -> Any:
+    try:
+        return named.restore(described)
+    except FileError as error:
+        raise FileError(f"{where}: {error}") from error
+
+
+def as_saved(agent: Any, described: dict[str, Any], where: Path) -> Any:
+    """The agent that was given, if the description that was saved fits it."""
+    if not isinstance(agent, Agent):
+        raise TypeError(f"agent={agent!r} is no agent: give the one that the learner was made with")
+    saved = {"class": described["class"], **described["options"]}
+    given = named.describe(agent)
+    now = {"class": given["class"], **{name: given["options"].get(name) for name in described["options"]}}
+    if wrong := differences(saved, now, ()):
+        raise RecollectError(f"{where}: the agent is not the one that was saved: {'; '.join(wrong)}")
+    return agent
 
 
 def refuse_other_spaces(learner: Any, meta: dict[str, Any], where: Path) -> None:
