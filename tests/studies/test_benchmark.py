@@ -8,6 +8,7 @@ import pytest
 
 from recollect import cli
 from recollect.agents import named
+from recollect.errors import RecollectError
 from recollect.studies import benchmark, plots, ranges
 from recollect.studies.tasks import AGENTS, HELD_OUT, KINDS, NORMALIZED, TASKS
 from recollect.training import progress
@@ -187,6 +188,16 @@ def test_how_soon_by_hand():
     assert benchmark.first_good(few * lucky, few, 1.0) == 0  # in so short a run one episode has to do
     assert benchmark.first_good(np.full(1000, 2.0), np.full(1000, 2), 1.0) == 0
     assert benchmark.first_good(np.zeros(1000), np.zeros(1000), 1.0) is None
+    longer = np.where(np.arange(1000) < 500, 2, few)  # forty poor episodes in twenty rows, then one good one in fifty
+    assert benchmark.first_good(longer * (np.arange(1000) >= 500), longer, 1.0) == 500
+
+
+def test_a_scale_that_leaves_too_little_is_refused():
+    with pytest.raises(RecollectError, match=r"1e-09 leaves t-maze-5 fewer than 1,000 of its .* the least is"):
+        benchmark.units(["t-maze-5"], ["general"], range(1), 1e-9)
+    with pytest.raises(RecollectError, match=r"fewer than 1,000"):
+        benchmark.check_search(["t-maze-5"], ["general"], range(1), 0.0)
+    benchmark.units(list(TASKS), ["general"], range(1), 0.004)
 
 
 def test_the_tasks_and_agents_hold_together():

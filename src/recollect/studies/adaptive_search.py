@@ -37,7 +37,7 @@ def units(
     study: Path,
 ) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """One piece of work per task and agent, each giving the rows of all its trials."""
-    benchmark.check_search(tasks, agents, seeds)
+    benchmark.check_search(tasks, agents, seeds, scale)
     _optuna()
     known = seeds, scale, count, fixed, study.absolute()
     return {

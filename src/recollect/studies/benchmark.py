@@ -49,8 +49,8 @@ def chosen(tasks: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(TASKS) if list(tasks) == ["all"] else tuple(tasks)
 
 
-def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
-    """Refuse unknown names, and seeds that no agent can have, before anything is run."""
+def check(tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float) -> None:
+    """Refuse unknown names, seeds that no agent can have, and runs too short to be told, before anything is run."""
     if not seeds or seeds[0] < 0 or seeds[-1] > LAST_SEED:
         raise RecollectError(
             f"{len(seeds)} seeds from {seeds.start} on: at least one is needed, all from 0 to {LAST_SEED}"
@@ -61,6 +61,13 @@ def check(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
         for name in names:
             if name not in known:
                 raise RecollectError(f"no {kind} {name!r}; there are {', '.join(known)}")
+    for name in tasks:
+        if int(TASKS[name].steps * scale) < BLOCKS * ROWS:
+            least = f"{BLOCKS * ROWS / TASKS[name].steps:g}"
+            raise RecollectError(
+                f"a scale of {scale:g} leaves {name} fewer than {BLOCKS * ROWS:,} of its {TASKS[name].steps:,} steps, "
+                f"which is too short to be told in {BLOCKS} parts; the least is {least}"
+            )
 
 
 def options(tasks: Sequence[str], agents: Sequence[str]) -> dict[str, Any]:
@@ -87,7 +94,7 @@ def units(
         progress: say on stderr how far each piece is.
         jobs: how many run at once: a pair's seeds are one piece, or so many that all of them have work.
     """
-    check(tasks, agents, seeds)
+    check(tasks, agents, seeds, scale)
     parts = min(len(seeds), max(1, math.ceil(jobs / (len(tasks) * len(agents)))))
     found = {}
     for task, agent, part in itertools.product(tasks, agents, range(parts)):
@@ -97,9 +104,9 @@ def units(
     return found
 
 
-def check_search(tasks: Sequence[str], agents: Sequence[str], seeds: range) -> None:
+def check_search(tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: float) -> None:
     """Refuse what cannot be searched, before anything runs."""
-    check(tasks, agents, seeds)
+    check(tasks, agents, seeds, scale)
     for agent in agents:
         if agent not in RANGES:
             raise RecollectError(f"{agent} has nothing to tune; a search takes {', '.join(RANGES)}")
@@ -118,7 +125,7 @@ def search_units(
 
     ``best``: the settings are those that did best in the report of another search.
     """
-    check_search(tasks, agents, seeds)
+    check_search(tasks, agents, seeds, scale)
     found = {}
     for task, agent in itertools.product(tasks, agents):
         named.make(agent, **AGENTS[agent] | fixed)
@@ -162,7 +169,7 @@ def pair(
 ) -> list[dict[str, Any]]:
     """One agent on one task: one row per seed."""
     task = TASKS[name]
-    steps = max(BLOCKS * ROWS, int(task.steps * scale)) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
+    steps = int(task.steps * scale) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
     learner = Learner(
         named.make(agent, **AGENTS[agent] | dict(changes)),
         task.env,
@@ -220,7 +227,8 @@ def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | N
     """The number of rows before the first stretch, as long as a block, whose mean return is at ``mark``; None without.
 
     What a run has done up to there is what it needed: from there on it is as good as the mark. One lucky episode is no
-    stretch: ten must end in it, or as many as do on average in a run so short.
+    stretch: ten must end in it, or as many as do on average in a run so short, or in its last tenth (where a good
+    episode is a long one, few end).
 
     Args:
         totals: the sum of the returns of the episodes that ended in each row.
@@ -228,7 +236,8 @@ def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | N
         mark: the mean return that is asked for.
     """
     returns, ended = (np.convolve(part, np.ones(ROWS), "valid") for part in (totals, episodes))
-    enough = max(1, min(10, round(episodes.sum() / len(episodes) * ROWS)))
+    usual, late = (part.sum() / len(part) * ROWS for part in (episodes, episodes[-len(episodes) // 10 :]))
+    enough = max(1, min(10, round(usual), int(late)))
     good = np.flatnonzero((ended >= enough) & (returns >= mark * ended - 1e-6))
     return int(good[0]) if len(good) else None
 
