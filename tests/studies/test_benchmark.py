@@ -132,6 +132,9 @@ def test_the_benchmarks_seeds_count_from_where_one_says(capsys):
     three = curves(3, 6)
     assert list(three) == [6, 7, 8] and three[6] != three[7]
     assert curves(1, 7)[7] == three[7]  # a seed is the same run, whatever it is counted from
+    large = benchmark.pair("t-maze-5", "general", range(6, 8), 0.004)  # one after another
+    assert [row["seed"] for row in large] == [6, 7] and large[0]["curve"] != large[1]["curve"]
+    assert benchmark.pair("t-maze-5", "general", range(7, 8), 0.004)[0]["curve"] == large[1]["curve"]
     for nonsense in ("-1", "1.5", "many", "", str(2**31)):
         with pytest.raises(SystemExit):
             cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--first-seed", nonsense])

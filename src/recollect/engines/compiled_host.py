@@ -86,6 +86,11 @@ class CompiledHost(Host):
 
         return 1 if self.shared else lanes_for(self.copies, self._step_of("step").state)
 
+    @property
+    def together(self) -> bool:
+        """Not where copies are taken one after another: they drive one another out of the processor's cache."""
+        return self.copies == 1 or self.shared or self.lanes > 1
+
     def _held(self) -> Held:
         from recollect.engines.compiler.fleet import Fleet
 

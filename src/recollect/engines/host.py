@@ -221,6 +221,11 @@ class Host:
             at += count
         return jax.tree.unflatten(self._tree, leaves)
 
+    @property
+    def together(self) -> bool:
+        """Whether a call on several copies costs less than one call on each of as many hosts of one copy."""
+        return True
+
     def like(self) -> Live:
         """The form of what ``unpack`` gives; nothing is computed."""
         leaves = [jax.ShapeDtypeStruct((self.copies, *shape), dtype) for shape, dtype, _ in self._leaves]

@@ -170,17 +170,33 @@ def pair(
     """One agent on one task: one row per seed."""
     task = TASKS[name]
     steps = int(task.steps * scale) // (BLOCKS * ROWS) * (BLOCKS * ROWS)
-    learner = Learner(
-        named.make(agent, **AGENTS[agent] | dict(changes)),
-        task.env,
-        seed=seeds[0],
-        copies=len(seeds),
-        learners="each",
-        env_options=dict(task.options),
-        normalize_observations=agent in NORMALIZED,
-        normalize_rewards=agent in NORMALIZED,
-        check=False,
-    )
+    made = named.make(agent, **AGENTS[agent] | dict(changes))
+
+    def learner(own: range) -> Learner:
+        return Learner(
+            made,
+            task.env,
+            seed=own[0],
+            copies=len(own),
+            learners="each",
+            env_options=dict(task.options),
+            normalize_observations=agent in NORMALIZED,
+            normalize_rewards=agent in NORMALIZED,
+            check=False,
+        )
+
+    first, rows = learner(seeds), []
+    if first.host.together:
+        return _train(first, name, agent, seeds, steps, progress)
+    first.close()
+    for seed in seeds:
+        own = range(seed, seed + 1)
+        rows += _train(learner(own), name, agent, own, steps, progress)
+    return rows
+
+
+def _train(learner: Learner, name: str, agent: str, seeds: range, steps: int, progress: bool) -> list[dict[str, Any]]:
+    """What comes of a learner's copies, one for each seed."""
     curves: dict[int, list[dict[str, Any]]] = {}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as here:
@@ -194,7 +210,7 @@ def pair(
             raise KeyboardInterrupt from error  # its folder is gone in a moment: nothing there to resume
     learner.close()
     seconds = (time.monotonic() - start) / len(seeds)
-    return [_row(name, task, agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]
+    return [_row(name, TASKS[name], agent, seed, rows, seconds) for seed, rows in sorted(curves.items())]
 
 
 def _row(name: str, task: Task, agent: str, seed: int, rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:

@@ -141,6 +141,7 @@ def test_the_calls_of_a_learner_are_the_hosts(copies, shared, large, monkeypatch
     monkeypatch.setattr(fleet, "LARGE", large)  # copies that are large are not lanes, but one after another
     agent = EpisodicActorCritic(memory_size=2, hidden=4)
     hosts = [kind(agent, 4, 3, copies, shared) for kind in (Host, compiled_host.CompiledHost)]
+    assert hosts[0].together and hosts[1].together == (shared or copies == 1 or large > 0)
     states = [host.start(np.uint32(5)) for host in hosts]
     random, rows = np.random.default_rng(0), blank_rows(copies, 4)
     for t in range(60):
