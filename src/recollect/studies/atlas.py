@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from recollect.agents.episodic import PRESETS, EpisodicActorCritic
 from recollect.studies.paper import Experiment
-from recollect.studies.study import block_of, episodic, summarise, unwatched
-from recollect.training.batch import Progress, train
+from recollect.studies.study import block_of, episodic, side_by_side, summarise
+from recollect.training.batch import train
+from recollect.training.progress import Lines
 
 NUMBERS: dict[str, tuple[float, ...]] = {
     "learning_rate": (0.005, 0.01, 0.02, 0.04, 0.08),
@@ -101,41 +100,9 @@ def ladder() -> list[tuple[str, dict[str, Any]]]:
     return steps
 
 
-def side_by_side(
-    experiment: Experiment,
-    choices: list[dict[str, float]],
-    seeds: range,
-    base: EpisodicActorCritic,
-    max_steps: float = 2.0,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> list[dict[str, Any]]:
-    """Summaries of choices that are numbers, all in one loop; every choice gets ``len(seeds)`` fresh seeds."""
-    count = len(seeds)
-    names = sorted({name for choice in choices for name in choice})
-    spread = {
-        name: np.repeat(np.array([c.get(name, getattr(base, name)) for c in choices], np.float32), count)
-        for name in names
-    }
-    env, block = experiment.env, block_of(experiment)
-    result = train(
-        base.replace(**spread),
-        env,
-        experiment.episodes,
-        range(seeds.start, seeds.start + count * len(choices)),
-        max_steps=int(max_steps * experiment.episodes * env.shortest_episode),
-        bins=experiment.episodes // block,
-        on_progress=on_progress,
-    )
-    rows = []
-    for k in range(len(choices)):
-        own = slice(k * count, (k + 1) * count)
-        rows.append(
-            summarise(result.returns[own], result.lengths[own], env.shortest_episode, experiment.episodes, block)
-        )
-    return rows
-
-
 Rows = list[dict[str, Any]]
+Choice = tuple[str, dict[str, Any], dict[str, float]]
+"""Its kind, how a row tells it, and the numbers that it changes."""
 
 
 def units(
@@ -144,43 +111,48 @@ def units(
     parts: tuple[str, ...] = ("numbers", "programs"),
     *,
     max_steps: float = 2.0,
-    watch: Callable[[str, int], Callable[[Progress], None]] = unwatched,
 ) -> dict[str, Callable[[], Rows]]:
     """Pieces of work, each giving rows: ``kind`` (robust, alone, pair, ladder, program), ``changes``, the summary."""
     programs = (NAMES if "programs" in parts else {}) | (GENERAL if "general" in parts else {})
     found: dict[str, Callable[[], Rows]] = {}
     for title, experiment in experiments.items():
-        known = title, experiment, seeds, max_steps, watch
+        robust = episodic("robust", experiment)
+        known = title, experiment, seeds, max_steps
         if "numbers" in parts:
-            found[f"{title} numbers"] = functools.partial(_numbers, *known)
+            kinds = [("robust" if not c else "alone" if len(c) == 1 else "pair", c, c) for c in number_choices()]
+            steps = [("ladder", {"step": name}, changes) for name, changes in ladder()]
+            found[f"{title} numbers"] = functools.partial(_train, *known, "numbers", robust, kinds + steps)
         for name, values in programs.items():
             for value in values:
-                found[f"{title} {name}={value}"] = functools.partial(_program, *known, name, value)
+                agent, told = robust.replace(**{name: value}), f"{name}={value}"
+                only = [("program", {name: value}, {})]
+                found[f"{title} {told}"] = functools.partial(_train, *known, told, agent, only)
     return found
 
 
-Watch = Callable[[str, int], Callable[[Progress], None]]
-
-
-def _numbers(title: str, experiment: Experiment, seeds: range, max_steps: float, watch: Watch) -> Rows:
-    """The unit of all choices that are numbers, and of the ladder."""
-    choices, steps = number_choices(), ladder()
-    kinds = ["robust" if not c else "alone" if len(c) == 1 else "pair" for c in choices]
-    named = [*zip(kinds, choices, strict=True), *(("ladder", {"step": name}) for name, _ in steps)]
-    both = choices + [changes for _, changes in steps]
-    watched = watch(f"{title} numbers", experiment.episodes)
-    rows = side_by_side(experiment, both, seeds, episodic("robust", experiment), max_steps, watched)
-    return [
-        {"experiment": title, "kind": kind, "changes": changes, **row}
-        for (kind, changes), row in zip(named, rows, strict=True)
-    ]
-
-
-def _program(
-    title: str, experiment: Experiment, seeds: range, max_steps: float, watch: Watch, name: str, value: Any
+def _train(
+    title: str,
+    experiment: Experiment,
+    seeds: range,
+    max_steps: float,
+    told: str,
+    base: EpisodicActorCritic,
+    choices: list[Choice],
 ) -> Rows:
-    """The unit of one choice that changes the program."""
-    agent = episodic("robust", experiment).replace(**{name: value})
-    watched = watch(f"{title} {name}={value}", experiment.episodes)
-    (row,) = side_by_side(experiment, [{}], seeds, agent, max_steps, watched)
-    return [{"experiment": title, "kind": "program", "changes": {name: value}, **row}]
+    """A row per choice, all trained in one loop; every choice gets ``len(seeds)`` fresh seeds."""
+    count, env, block = len(seeds), experiment.env, block_of(experiment)
+    result = train(
+        side_by_side(base, [numbers for _, _, numbers in choices], count),
+        env,
+        experiment.episodes,
+        range(seeds.start, seeds.start + count * len(choices)),
+        max_steps=int(max_steps * experiment.episodes * env.shortest_episode),
+        bins=experiment.episodes // block,
+        on_progress=Lines(f"{title} {told}", experiment.episodes),
+    )
+    rows = []
+    for k, (kind, changes, _) in enumerate(choices):
+        returns, lengths = (x[k * count : (k + 1) * count] for x in (result.returns, result.lengths))
+        row = summarise(returns, lengths, env.shortest_episode, experiment.episodes, block)
+        rows.append({"experiment": title, "kind": kind, "changes": changes, **row})
+    return rows

@@ -1,6 +1,5 @@
 """What the paper leaves to future work, tried: a life without ends, and states that are more than an observation."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from recollect.envs.continuing import Continuing
 from recollect.envs.secret_informant import SecretInformant
 from recollect.envs.signed_informant import SignedInformant
 from recollect.studies.statistics import mean_and_standard_error, share_interval
-from recollect.studies.study import SOLVED
+from recollect.studies.study import SOLVED, side_by_side
 from recollect.training.batch import train
 from recollect.training.endless import live
 
@@ -31,9 +30,9 @@ LIVES: dict[str, dict[str, float]] = {
 SIGNED = SignedInformant(actions=3, copies=1)
 
 
-def _row(rewards: np.ndarray, threshold: float = SOLVED) -> dict[str, Any]:
+def _row(rewards: np.ndarray) -> dict[str, Any]:
     """Of each seed's reward at the end, 1 being the best possible: share solved with its interval, mean, median."""
-    solved = int((rewards > threshold).sum())
+    solved = int((rewards > SOLVED).sum())
     mean, error = mean_and_standard_error(rewards)
     return {
         "seeds": len(rewards),
@@ -50,15 +49,9 @@ def study_continuing(seeds: int, steps: int, first_seed: int = 0) -> dict[str, d
 
     A row an entry of ``LIVES``: reward per shortest episode over the last tenth of the life; solved above .95.
     """
-    names = sorted({name for life in LIVES.values() for name in life})
-    defaults = dataclasses.asdict(EpisodicActorCritic())
-    spread = {
-        name: np.repeat([{**defaults, **life}[name] for life in LIVES.values()], seeds).astype(np.float32)
-        for name in names
-    }
-    agent = EpisodicActorCritic(memory_size=1, objective="average", reset_memory=False, **OPEN).replace(**spread)
+    agent = EpisodicActorCritic(memory_size=1, objective="average", reset_memory=False, **OPEN)
     places = range(first_seed, first_seed + seeds * len(LIVES))
-    rates, _ = live(agent, CONTINUING, steps, places, blocks=10)
+    rates, _ = live(side_by_side(agent, [*LIVES.values()], seeds), CONTINUING, steps, places, blocks=10)
     rewards = rates[:, -1].reshape(len(LIVES), seeds) * INFORMANT.shortest_episode
     return {name: _row(row) for name, row in zip(LIVES, rewards, strict=True)}
 

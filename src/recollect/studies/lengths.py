@@ -20,9 +20,9 @@ from recollect.envs.t_maze import TMaze
 from recollect.errors import RecollectError
 from recollect.studies import ranges
 from recollect.studies.statistics import share_interval
+from recollect.studies.study import SOLVED, side_by_side
 from recollect.training.batch import Progress, Result, train
 
-SOLVED = 0.95
 BLOCKS = 50
 
 FAMILIES: dict[str, Callable[[int], Any]] = {"t-maze": TMaze, "secret-informant": SecretInformant}
@@ -194,9 +194,8 @@ def search(
 ) -> list[dict[str, Any]]:
     """A row for each setting, the best first; all run side by side in one loop, each with fresh seeds."""
     count, first = len(budget.seeds), budget.seeds.start
-    spread = {name: np.repeat(np.array([s[name] for s in drawn], np.float32), count) for name in drawn[0]}
     whole = budget._replace(seeds=range(first, first + count * len(drawn)))
-    result = _train(task._replace(agent=task.agent.replace(**spread)), whole, on_progress)
+    result = _train(task._replace(agent=side_by_side(task.agent, drawn, count)), whole, on_progress)
     rows = []
     for k, settings in enumerate(drawn):
         own = slice(k * count, (k + 1) * count)

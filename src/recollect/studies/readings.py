@@ -1,7 +1,7 @@
 """A search among the readings of the paper: what it leaves open drawn at random, at γ = 1 and without entropy."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.studies.paper import Experiment
 from recollect.studies.statistics import episodes_to_solve
+from recollect.studies.study import side_by_side
 from recollect.training.batch import Progress, train
 
 CHOICES = {"estimator": ("queried", "every"), "write": ("after", "before")}
@@ -35,46 +36,36 @@ def programs() -> list[dict[str, str]]:
 
 def search(
     experiment: Experiment,
-    readings_a_program: int,
+    k: int,
+    program: dict[str, str],
+    readings: int,
     seeds: int,
-    which: list[tuple[int, dict[str, str]]],
-    seed: int = 0,
-    on_progress: Callable[[Progress], None] | None = None,
-    max_steps: int | None = None,
-    records_per_call: int = 20,
-) -> Iterator[dict[str, Any]]:
-    """Train ``seeds`` runs of each reading of the numbered programs ``which``; yields one row a reading.
+    *,
+    max_steps: int,
+    records_per_call: int,
+    on_progress: Callable[[Progress], None],
+) -> list[dict[str, Any]]:
+    """Train ``seeds`` runs of each of so many readings of program ``k``; a row per reading.
 
-    Each row holds the options and, of its seeds, how many finished, were ever solved, and were solved at the end.
+    It holds the options and, of its seeds, how many finished, were ever solved, and were solved at the end.
     """
-    env = experiment.env
-    for k, program in which:
-        numbers = draw_numbers(np.random.default_rng([seed, k]), readings_a_program)
-        spread = {name: np.repeat(values, seeds).astype(np.float32) for name, values in numbers.items()}
-        agent = EpisodicActorCritic.preset("paper", memory_size=experiment.memory_size, **program).replace(**spread)
-        result = train(
-            agent,
-            env,
-            experiment.episodes,
-            seeds=range(readings_a_program * seeds),
-            max_steps=max_steps or 4 * experiment.episodes * env.shortest_episode,
-            on_progress=on_progress,
-            records_per_call=records_per_call,
-        )
-        to_solve = episodes_to_solve(result.returns, experiment.episodes).reshape(-1, seeds)
-        finished = result.finished.reshape(-1, seeds)
-        at_end = (np.nan_to_num(result.returns[:, -4:].mean(axis=1)) > 0.95).reshape(-1, seeds)
-        for r in range(readings_a_program):
-            yield {
-                **program,
-                **{name: float(values[r]) for name, values in numbers.items()},
-                "seeds": seeds,
-                "finished": int(finished[r].sum()),
-                "solved": int(np.isfinite(to_solve[r]).sum()),
-                "solved_at_end": int(at_end[r].sum()),
-            }
-
-
-def rows_of(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
-    """All rows of ``search``, as a function that can be sent to a worker."""
-    return list(search(*args, **kwargs))
+    numbers = draw_numbers(np.random.default_rng([0, k]), readings)
+    settings = [dict(zip(numbers, map(float, row), strict=True)) for row in zip(*numbers.values(), strict=True)]
+    agent = EpisodicActorCritic.preset("paper", memory_size=experiment.memory_size, **program)
+    result = train(
+        side_by_side(agent, settings, seeds),
+        experiment.env,
+        experiment.episodes,
+        seeds=range(readings * seeds),
+        max_steps=max_steps,
+        on_progress=on_progress,
+        records_per_call=records_per_call,
+    )
+    solved = np.isfinite(episodes_to_solve(result.returns, experiment.episodes))
+    at_end = np.nan_to_num(result.returns[:, -4:].mean(axis=1)) > 0.95
+    told = {"finished": result.finished, "solved": solved, "solved_at_end": at_end}
+    return [
+        {**program, **setting, "seeds": seeds}
+        | {name: int(each[r * seeds : (r + 1) * seeds].sum()) for name, each in told.items()}
+        for r, setting in enumerate(settings)
+    ]

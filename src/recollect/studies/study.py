@@ -5,8 +5,8 @@ and at twice that budget.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from recollect.agents.general import GeneralActorCritic
 from recollect.studies.paper import Experiment, baseline
 from recollect.studies.statistics import share_interval
 from recollect.training.batch import Progress, train
+from recollect.training.progress import Lines
 
 SOLVED = 0.95
 BLOCK = 1_000  # episodes
+Learning = TypeVar("Learning", bound=Agent)
 
 AGENTS = {
     "robust": "the robust preset",
@@ -40,6 +42,16 @@ def episodic(name: str, experiment: Experiment, **changes: Any) -> EpisodicActor
         changes = {"memory": name, **changes}
     preset = "paper" if name == "paper" else "robust"
     return EpisodicActorCritic.preset(preset, **{"memory_size": experiment.memory_size, **changes})
+
+
+def side_by_side(agent: Learning, settings: Sequence[Mapping[str, float]], count: int) -> Learning:
+    """The agent of ``count`` runs of each setting in succession: one compiled loop trains them all.
+
+    Settings are of options that are numbers; what one does not name is the agent's own.
+    """
+    names = sorted({name for setting in settings for name in setting})
+    values = {name: [setting.get(name, getattr(agent, name)) for setting in settings] for name in names}
+    return agent.replace(**{name: np.repeat(np.array(each, np.float32), count) for name, each in values.items()})
 
 
 def summarise(returns: np.ndarray, lengths: np.ndarray, shortest: int, budget: int, block: int = BLOCK) -> dict:
@@ -111,15 +123,6 @@ def block_of(experiment: Experiment) -> int:
     return block
 
 
-def unwatched(name: str, episodes: int) -> Callable[[Progress], None]:
-    """For units that nobody watches."""
-    return _ignore
-
-
-def _ignore(report: Progress) -> None:
-    pass
-
-
 def units(
     agents: Sequence[str],
     experiments: dict[str, Experiment],
@@ -128,7 +131,6 @@ def units(
     *,
     times_budget: int = 2,
     max_steps: float = 4.0,
-    watch: Callable[[str, int], Callable[[Progress], None]] = unwatched,
 ) -> dict[str, Callable[[], dict[str, Any]]]:
     """One piece of work per experiment and agent, each giving a row; what is wrong is said before the first."""
     found: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -136,7 +138,7 @@ def units(
         for name in agents:
             agent = _agent(name, experiment, changes)
             limits = {"times_budget": times_budget, "max_steps": max_steps}
-            found[f"{title} {name}"] = functools.partial(_unit, title, name, agent, experiment, seeds, limits, watch)
+            found[f"{title} {name}"] = functools.partial(_unit, title, name, agent, experiment, seeds, limits)
     return found
 
 
@@ -157,9 +159,7 @@ def _unit(
     experiment: Experiment,
     seeds: Sequence[int],
     limits: dict[str, Any],
-    watch: Callable[[str, int], Callable[[Progress], None]],
 ) -> dict[str, Any]:
     """One piece of work, as a function that can be sent to a worker."""
-    row = {"experiment": title, "agent": name}
-    on_progress = watch(f"{title} {name}", limits["times_budget"] * experiment.episodes)
-    return row | study(agent, experiment, seeds, on_progress=on_progress, **limits)
+    lines = Lines(f"{title} {name}", limits["times_budget"] * experiment.episodes)
+    return {"experiment": title, "agent": name, **study(agent, experiment, seeds, on_progress=lines, **limits)}

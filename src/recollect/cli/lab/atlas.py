@@ -13,7 +13,6 @@ PARTS = ("numbers", "programs", "general")
 
 def _atlas(args: argparse.Namespace) -> None:
     from recollect.studies import atlas
-    from recollect.training.progress import Lines
 
     if args.draw is not None:
         from recollect.studies import lab_plots
@@ -25,7 +24,7 @@ def _atlas(args: argparse.Namespace) -> None:
         return
     check_out(args)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    units = atlas.units(experiments_of(args), seeds, args.parts, max_steps=args.max_steps, watch=Lines)
+    units = atlas.units(experiments_of(args), seeds, args.parts, max_steps=args.max_steps)
     found, errors = run_units(args, units)
     write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
 

@@ -12,7 +12,7 @@ from recollect.errors import RecollectError
 
 def _readings(args: argparse.Namespace) -> None:
     from recollect.studies.paper import FIGURES
-    from recollect.studies.readings import programs, rows_of
+    from recollect.studies.readings import programs, search
     from recollect.training.progress import Lines
 
     check_out(args)
@@ -20,20 +20,21 @@ def _readings(args: argparse.Namespace) -> None:
         raise RecollectError(f"--part {args.part} --parts {args.parts}: parts are numbered from 0 to {args.parts - 1}")
     experiment = FIGURES[args.figure]
 
-    which = {k: program for k, program in enumerate(programs()) if k % args.parts == args.part}
     limit = int(args.max_steps * experiment.episodes * experiment.env.shortest_episode)
     units = {
         f"program {k}": functools.partial(
-            rows_of,
+            search,
             experiment,
+            k,
+            program,
             args.readings,
             args.seeds,
-            [(k, program)],
             max_steps=limit,
             on_progress=Lines(args.figure, experiment.episodes),
             records_per_call=args.records,
         )
-        for k, program in which.items()
+        for k, program in enumerate(programs())
+        if k % args.parts == args.part
     }
     found, errors = run_units(args, units)
     rows = [row for rows in found.values() for row in rows]

@@ -27,13 +27,12 @@ def _changes(settings: list[tuple[str, object]]) -> dict[str, object]:
 
 def _study(args: argparse.Namespace) -> None:
     from recollect.studies import study
-    from recollect.training.progress import Lines
 
     check_out(args)
     changes, experiments = _changes(args.set), experiments_of(args)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     limits = {"times_budget": 1 if args.once else 2, "max_steps": args.max_steps}
-    units = study.units(args.agents, experiments, seeds, changes, watch=Lines, **limits)
+    units = study.units(args.agents, experiments, seeds, changes, **limits)
     rows, errors = run_units(args, units)
     write_report(args, {"changes": changes, "rows": list(rows.values())}, errors)
 
