@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 # argparse has no public name for what ``add_subparsers`` returns.
@@ -61,12 +62,9 @@ def seed(text: str) -> int:
 
 def multiple(text: str) -> float:
     """A number greater than 0."""
-    try:
-        number = float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be greater than 0 and finite")
+    number = finite(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be greater than 0")
     return number
 
 
@@ -84,6 +82,17 @@ def setting(text: str) -> tuple[str, object]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+def add_seeds(command: argparse.ArgumentParser, default: int, what: str) -> None:
+    """Which seeds: see ``seeds_of``."""
+    command.add_argument("--seeds", type=count, default=default, help=f"{what} (default: {default})")
+    command.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+
+
+def seeds_of(args: argparse.Namespace) -> range:
+    """The seeds that were asked for."""
+    return range(args.first_seed, args.first_seed + args.seeds)
 
 
 def add_on(command: argparse.ArgumentParser) -> None:
@@ -120,8 +129,14 @@ def add_set(command: argparse.ArgumentParser, what: str, option: str = "--set") 
     command.add_argument(option, type=setting, action="append", default=[], metavar="NAME=VALUE", help=what)
 
 
-def add_resume(command: argparse.ArgumentParser, jobs: int = 1, what: str = "units") -> None:
-    """The options of commands that write a report piece by piece: who does the pieces, and to resume it."""
+def add_resume(
+    command: argparse.ArgumentParser,
+    jobs: int = 1,
+    what: str = "units",
+    out: str = "JSON file to write; default: standard output",
+) -> None:
+    """The options of commands that write a report piece by piece: where to, who does the pieces, and to resume it."""
+    command.add_argument("--out", type=Path, help=out)
     command.add_argument(
         "--jobs", type=count, default=jobs, help=f"{what} that run at once, in processes (default: {jobs})"
     )

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recollect.cli.arguments import Commands, count, counts, names_among, setting
+from recollect.cli.arguments import Commands, add_set, count, counts, names_among
 from recollect.cli.learners import LEARNERS
 from recollect.cli.reports import print_rows, print_table, progress
 
@@ -78,13 +78,11 @@ def add_pair(command: argparse.ArgumentParser, env: str) -> None:
     """The options that name an agent and an environment in JAX."""
     one = "PACKAGE:ID as `recollect envs` lists it, MODULE:CLASS for one's own, "
     command.add_argument("--env", metavar="NAME", help=f"{one}recollect/TMaze-v0 (default: {env})")
-    command.add_argument(
-        "--env-set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="its options"
-    )
+    add_set(command, "its options", "--env-set")
     command.add_argument(
         "--agent", choices=LEARNERS, help="default: general; without any of these four the paper's pair is measured"
     )
-    command.add_argument("--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="its options")
+    add_set(command, "its options")
 
 
 def register(commands: Commands) -> None:

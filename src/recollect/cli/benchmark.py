@@ -4,7 +4,7 @@ import argparse
 import math
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, add_set, count, multiple, names, seed
+from recollect.cli.arguments import Commands, add_resume, add_seeds, add_set, count, multiple, names, seeds_of
 from recollect.cli.reports import check_out, print_table, run_units, write_report
 from recollect.cores import cores
 from recollect.errors import RecollectError
@@ -19,7 +19,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     from recollect.studies import benchmark, drawing, plots
 
     tasks, agents = benchmark.chosen(args.tasks), ("general",) if args.agents is None else args.agents
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    seeds = seeds_of(args)
     check_out(args)
     if args.search is not None:
         _search(args, tasks, agents, seeds)
@@ -116,8 +116,7 @@ def register(commands: Commands) -> None:
     suite = suites.add_parser("memory", help="the board: bsuite, popgym, MiniGrid, control and our own tasks")
     suite.add_argument("--tasks", type=names, help="comma-separated, or all (default: one of each kind)")
     suite.add_argument("--agents", type=names, help=f"comma-separated, of {', '.join(AGENTS)} (default: general)")
-    suite.add_argument("--seeds", type=count, default=10, help="of each pair (default: 10)")
-    suite.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    add_seeds(suite, 10, "of each pair")
     suite.add_argument("--scale", type=multiple, default=1.0, help="factor on every task's steps (default: 1)")
     suite.add_argument(
         "--search",
@@ -134,8 +133,6 @@ def register(commands: Commands) -> None:
         help="search adaptively, by Optuna: K trials of each task and agent in all, kept in FILE",
     )
     add_set(suite, "an option of the agents that a --search does not draw")
-    suite.add_argument(
-        "--out", type=Path, help="JSON file for the results; without --search a picture is put beside it"
-    )
-    add_resume(suite, cores(), "pairs")
+    out = "JSON file for the results; without --search a picture is put beside it"
+    add_resume(suite, cores(), "pairs", out)
     suite.set_defaults(run=_benchmark)

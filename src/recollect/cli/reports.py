@@ -1,8 +1,9 @@
 """What commands print and write: progress, tables, reports as JSON."""
 
 import argparse
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import RecollectError, printable
@@ -60,6 +61,21 @@ def check_out(args: argparse.Namespace) -> None:
         raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
 
 
+@contextlib.contextmanager
+def executor_of(args: argparse.Namespace, here: bool) -> Iterator[Any]:
+    """What ``--on``, ``--jobs`` and ``--gpus`` ask for, closed afterwards; None if the work is done ``here``."""
+    from recollect.studies import executors
+
+    if args.gpus is not None and args.on == "local":
+        raise RecollectError("--gpus: shares of accelerators are given out by Ray, with --on ray")
+    executor = None if here else executors.make(args.on, args.jobs or 1, args.gpus or 0.0)
+    try:
+        yield executor
+    finally:
+        if executor is not None:
+            executor.close()
+
+
 def run_units(
     args: argparse.Namespace, units: Mapping[str, Callable[[], object]], **known: object
 ) -> tuple[dict, dict[str, str]]:
@@ -68,22 +84,13 @@ def run_units(
     They can be taken up again under the same config alone: what was asked, but for where and how to watch, and what
     else they depend on, ``known``.
     """
-    from recollect.studies import executors
     from recollect.studies.sweep import run_all
 
     aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs", "on", "gpus", "break_lock")
     config = {name: value for name, value in vars(args).items() if name not in aside} | known
-
-    common: dict[str, Any] = {"resume": args.resume, "break_lock": args.break_lock, "say": say}
-    if args.on == "local":
-        if args.gpus is not None:
-            raise RecollectError("--gpus: shares of accelerators are given out by Ray, with --on ray")
-        return run_all(units, config, args.out, jobs=args.jobs, **common)
-    executor = executors.make(args.on, args.jobs, args.gpus or 0.0)
-    try:
-        return run_all(units, config, args.out, executor=executor, **common)
-    finally:
-        executor.close()
+    how: dict[str, Any] = {"resume": args.resume, "break_lock": args.break_lock, "jobs": args.jobs}
+    with executor_of(args, args.on == "local") as executor:
+        return run_all(units, config, args.out, say=say, executor=executor, **how)
 
 
 def write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.cli.arguments import Commands, add_gpus, add_on, count, multiple
+from recollect.cli.reports import executor_of
 from recollect.errors import RecollectError
 from recollect.training.progress import say
 
@@ -18,6 +19,7 @@ def _reproduce(args: argparse.Namespace) -> None:
     from recollect.studies import reproduce
 
     names = FIGURES if args.figure == "all" else (args.figure,)
+    in_threads = args.on == "local" and args.jobs is None
     plans = {}
     for name in names:
         plan = reproduce.make_plan(
@@ -27,36 +29,19 @@ def _reproduce(args: argparse.Namespace) -> None:
             args.episodes,
             max_steps=args.max_steps,
             with_baseline=not args.no_baseline,
-            group=args.group or (None if _in_threads(args) else GROUP),
+            group=args.group or (None if in_threads else GROUP),
         )
         default = (args.out or Path("runs")) / f"{name}-{args.preset}"
         plans[default if args.figure == "all" else args.out or default] = plan
     there = {path for path in plans if args.resume and path.exists()}
     reproduce.check({path: plan for path, plan in plans.items() if path not in there})
-    executor = _executor(args)
-    try:
+    with executor_of(args, in_threads) as executor:
         failures = _train_all(args, plans, there, executor)
-    finally:
-        if executor is not None:
-            executor.close()
     if failures:
         ((_, only), *more) = failures.items()
         raise RecollectError(
             f"{len(failures)} of {len(plans)} failed: {', '.join(map(str, failures))}" if more else only
         )
-
-
-def _in_threads(args: argparse.Namespace) -> bool:
-    return args.on == "local" and args.jobs is None
-
-
-def _executor(args: argparse.Namespace) -> Any:
-    """Who trains: None for threads of this process."""
-    from recollect.studies import executors
-
-    if args.gpus is not None and args.on == "local":
-        raise RecollectError("--gpus: shares of accelerators are given out by Ray, with --on ray")
-    return None if _in_threads(args) else executors.make(args.on, args.jobs or 1, args.gpus or 0.0)
 
 
 def _train_all(args: argparse.Namespace, plans: dict[Path, Any], there: set[Path], executor: Any) -> dict[Path, str]:

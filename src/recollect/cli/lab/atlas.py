@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, count, multiple, names_among, seed
+from recollect.cli.arguments import Commands, add_resume, add_seeds, count, multiple, names_among, seeds_of
 from recollect.cli.lab.experiments import experiments_of, figures
 from recollect.cli.reports import check_out, run_units, write_report
 
@@ -23,8 +23,7 @@ def _atlas(args: argparse.Namespace) -> None:
         print(f"written: {path}")
         return
     check_out(args)
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
-    units = atlas.units(experiments_of(args), seeds, args.parts, max_steps=args.max_steps)
+    units = atlas.units(experiments_of(args), seeds_of(args), args.parts, max_steps=args.max_steps)
     found, errors = run_units(args, units)
     write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
 
@@ -33,8 +32,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     atlas = commands.add_parser("atlas", help="every choice of the robust agent, alone and in pairs: one page")
     atlas.add_argument("--figures", type=figures, default=("fig4", "fig5"), help="comma-separated")
-    atlas.add_argument("--seeds", type=count, default=64, help="runs per choice (default: 64)")
-    atlas.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    add_seeds(atlas, 64, "runs per choice")
     atlas.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     atlas.add_argument(
         "--parts",
@@ -45,7 +43,6 @@ def register(commands: Commands) -> None:
     atlas.add_argument(
         "--max-steps", type=multiple, default=2.0, help="end a run after this many times the fewest steps (default: 2)"
     )
-    atlas.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     atlas.add_argument("--draw", type=Path, metavar="JSON", help="no training: draw the page from such a file")
     atlas.add_argument("--picture", type=Path, help="where --draw puts it; default: beside the file")
     atlas.set_defaults(run=_atlas)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, count, seed
+from recollect.cli.arguments import Commands, add_seeds, count
 from recollect.cli.reports import check_out, write_report
 from recollect.errors import RecollectError
 
@@ -26,8 +26,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     extensions = commands.add_parser("extensions", help="tasks without ends, states that are more than an observation")
     extensions.add_argument("study", choices=("continuing", "abstract"))
-    extensions.add_argument("--seeds", type=count, default=16, help="runs per row (default: 16)")
-    extensions.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    add_seeds(extensions, 16, "runs per row")
     extensions.add_argument("--amount", type=count, help="steps of a life (80,000), or episodes (12,000)")
     extensions.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     extensions.set_defaults(run=_extensions)

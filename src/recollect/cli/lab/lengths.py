@@ -5,7 +5,17 @@ import functools
 import json
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, add_set, count, counts, multiple, names_among, seed
+from recollect.cli.arguments import (
+    Commands,
+    add_resume,
+    add_seeds,
+    add_set,
+    count,
+    counts,
+    multiple,
+    names_among,
+    seeds_of,
+)
 from recollect.cli.reports import check_out, print_table, run_units, write_report
 from recollect.errors import RecollectError
 
@@ -31,7 +41,7 @@ def _lengths(args: argparse.Namespace) -> None:
     if args.picture is not None:
         drawing.require()
     changes = dict(args.set)
-    budget = lengths.Budget(range(args.first_seed, args.first_seed + args.seeds), args.episodes, args.max_steps)
+    budget = lengths.Budget(seeds_of(args), args.episodes, args.max_steps)
     budget.check()
 
     earlier = args.best and lengths.best(Path(args.best), args.agents, args.search or 1, changes)
@@ -78,8 +88,7 @@ def register(commands: Commands) -> None:
         help=f"comma-separated, or all: {', '.join(AGENTS)} (default: episodic,gru); "
         "gru carries its gradients forward, gru-full backpropagates through the episode, on secret-informant alone",
     )
-    lengths.add_argument("--seeds", type=count, default=64, help="runs per row (default: 64)")
-    lengths.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    add_seeds(lengths, 64, "runs per row")
     lengths.add_argument(
         "--episodes", type=count, default=20_000, help="of each run, a multiple of 50 (default: 20,000)"
     )
@@ -95,10 +104,9 @@ def register(commands: Commands) -> None:
         "--max-steps", type=multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
     )
     lengths.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    lengths.add_argument("--out", type=Path, help="JSON file to write as well")
     lengths.add_argument("--picture", type=Path, help="PNG file to draw the shares and steps to")
     lengths.add_argument(
         "--draw", type=Path, nargs="+", metavar="JSON", help="no training: draw the rows of such files together"
     )
     lengths.set_defaults(run=_lengths)
-    add_resume(lengths)
+    add_resume(lengths, out="JSON file to write as well")

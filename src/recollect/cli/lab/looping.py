@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from recollect.cli.arguments import Commands, count, seed
+from recollect.cli.arguments import Commands, add_seeds, count, seeds_of
 from recollect.cli.reports import check_out, print_table, progress, write_report
 
 
@@ -16,8 +16,7 @@ def _looping(args: argparse.Namespace) -> None:
     check_out(args)
     if args.picture is not None:
         require()
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
-    report = looping.run(seeds, args.steps, progress, args.workers)
+    report = looping.run(seeds_of(args), args.steps, progress, args.workers)
     if args.picture is not None:
         draw_looping(report, args.picture)
     if args.json or args.out is not None:
@@ -29,8 +28,7 @@ def _looping(args: argparse.Namespace) -> None:
 def register(commands: Commands) -> None:
     """Add the command."""
     looping = commands.add_parser("looping", help="why the paper's recipe loops: each link measured, and cut alone")
-    looping.add_argument("--seeds", type=count, default=32, help="runs per intervention (default: 32)")
-    looping.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    add_seeds(looping, 32, "runs per intervention")
     looping.add_argument(
         "--steps", type=count, default=300_000, help="of each run, a multiple of 40 (default: 300,000)"
     )

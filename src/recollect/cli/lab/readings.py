@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_resume, count, multiple
 from recollect.cli.reports import check_out, run_units, write_report
@@ -54,6 +53,5 @@ def register(commands: Commands) -> None:
     readings.add_argument("--parts", type=count, default=1, help="into how many parts the programs go (default: 1)")
     readings.add_argument("--max-steps", type=multiple, default=4.0, help="in multiples of the shortest total")
     readings.add_argument("--records", type=count, default=20, help="steps of one compiled call, in 500 (default: 20)")
-    readings.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     readings.set_defaults(run=_readings)
     add_resume(readings)

@@ -2,9 +2,8 @@
 
 import argparse
 import dataclasses
-from pathlib import Path
 
-from recollect.cli.arguments import Commands, add_resume, add_set, count, multiple, names_among, seed
+from recollect.cli.arguments import Commands, add_resume, add_seeds, add_set, count, multiple, names_among, seeds_of
 from recollect.cli.lab.experiments import HARDER, experiments_of, figures
 from recollect.cli.reports import check_out, run_units, write_report
 from recollect.cli.reproduce import FIGURES
@@ -30,9 +29,8 @@ def _study(args: argparse.Namespace) -> None:
 
     check_out(args)
     changes, experiments = _changes(args.set), experiments_of(args)
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
     limits = {"times_budget": 1 if args.once else 2, "max_steps": args.max_steps}
-    units = study.units(args.agents, experiments, seeds, changes, **limits)
+    units = study.units(args.agents, experiments, seeds_of(args), changes, **limits)
     rows, errors = run_units(args, units)
     write_report(args, {"changes": changes, "rows": list(rows.values())}, errors)
 
@@ -49,14 +47,12 @@ def register(commands: Commands) -> None:
         default=("robust",),
         help=f"comma-separated, or all: {', '.join(AGENTS)} (default: robust)",
     )
-    study.add_argument("--seeds", type=count, default=64, help="runs per figure and agent (default: 64)")
-    study.add_argument("--first-seed", type=seed, default=0, help="seeds count from here (default: 0)")
+    add_seeds(study, 64, "runs per figure and agent")
     study.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     study.add_argument("--once", action="store_true", help="end at the budget, not at twice the budget")
     add_set(study, "change an option of the agent")
     study.add_argument(
         "--max-steps", type=multiple, default=4.0, help="end a run after this many times the fewest steps (default: 4)"
     )
-    study.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     study.set_defaults(run=_study)
     add_resume(study)

@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_resume, count, counts
 from recollect.cli.reports import check_out, run_units, write_report
@@ -10,10 +9,9 @@ from recollect.errors import RecollectError
 
 
 def _rates(text: str) -> tuple[int, ...]:
-    choices = {str(x): x for x in range(10)}
-    if not set(text.split(",")) <= set(choices):
+    if not set(text.split(",")) <= set("0123456789"):
         raise argparse.ArgumentTypeError(f"{text!r}: each must be a whole number from 0 to 9")
-    return tuple(choices[x] for x in text.split(","))
+    return tuple(map(int, text.split(",")))
 
 
 def _tune(args: argparse.Namespace) -> None:
@@ -40,6 +38,5 @@ def register(commands: Commands) -> None:
     tune.add_argument("--widths", type=counts, default=(5, 10, 15, 20), help="comma-separated")
     tune.add_argument("--rates", type=_rates, default=tuple(range(10)), help="x of 0.05 · 2^-x, comma-separated")
     tune.add_argument("--episodes", type=count, help="default: the paper's 25,000 or 50,000")
-    tune.add_argument("--out", type=Path, help="JSON file to write; default: standard output")
     tune.set_defaults(run=_tune)
     add_resume(tune)
