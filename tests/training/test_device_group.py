@@ -41,7 +41,7 @@ class Runs:
 def group(monkeypatch):
     monkeypatch.setattr(compiled_gpu, "Runs", Runs)
     limits = Limits(episodes=20, bin_size=5, max_episode_length=100, max_steps=10**6)
-    return DeviceGroup(EpisodicActorCritic(memory_size=2, hidden=3), ENV, (7, 8), limits, 1, None)
+    return DeviceGroup("compiled-gpu", EpisodicActorCritic(memory_size=2, hidden=3), ENV, (7, 8), limits, 1, None)
 
 
 def test_bins_come_as_they_are_completed_and_weights_when_they_are_looked_at(group):

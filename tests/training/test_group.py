@@ -23,7 +23,7 @@ class Counted(Group):
         self.saved = saved
 
     def advance(self):
-        self._taken += loop.RECORD
+        self.taken += loop.RECORD
         self.episodes = self.episodes + 1
         self.steps = self.steps + loop.RECORD
         return []

@@ -16,7 +16,7 @@ from recollect.engines import choice, forking
 from recollect.envs.base import Environment
 from recollect.training import device_group, pytree_group, refusing
 from recollect.training.bins import default_bins
-from recollect.training.group import Group, Limits
+from recollect.training.group import Limits
 from recollect.training.reports import Progress, Result
 
 ENDLESS = 2**31 - 1
@@ -76,10 +76,8 @@ def train_iter(
     pytree_group.refuse_too_large(agent, env, len(seeds), bins)
     chosen = choice.for_training(agent, env, engine, max_episode_length, len(seeds))
     limits = Limits(episodes, episodes // bins, max_episode_length or ENDLESS, max_steps or ENDLESS)
-    if chosen.engine == "compiled-gpu":
-        group: Group = device_group.DeviceGroup(agent, env, seeds, limits, records_per_call, state)
-    else:
-        group = pytree_group.PytreeGroup(chosen.engine, agent, env, seeds, limits, records_per_call, state)
+    kind = device_group.DeviceGroup if chosen.engine == "compiled-gpu" else pytree_group.PytreeGroup
+    group = kind(chosen.engine, agent, env, seeds, limits, records_per_call, state)
     refusing.not_finite(env, seeds, group.faults)
     while not group.over:
         new_bins = group.advance()

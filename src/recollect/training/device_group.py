@@ -1,56 +1,29 @@
 """Runs of any agent in any JAX environment on a GPU: they and their metrics stay there until somebody asks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from recollect.agents.base import Agent
 from recollect.engines import compiled_gpu, loop
-from recollect.envs.base import Environment
 from recollect.training.bins import Bins, Completed
-from recollect.training.group import Group, Limits
+from recollect.training.group import Group
 
 
 class DeviceGroup(Group):
     """Runs as ``recollect.engines.compiled_gpu`` has them."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        env: Environment,
-        seeds: tuple[int, ...],
-        limits: Limits,
-        records_per_call: int | None,
-        state: Mapping[str, np.ndarray] | None,
-        device: Any = None,
-    ):
-        self._device = device
-        super().__init__("compiled-gpu", agent, env, seeds, limits, records_per_call, state)
+    device: Any = None  # the one that JAX names first
 
     def _begin(self, agent: Agent, saved: loop.Run | None) -> None:
-        self._runs = compiled_gpu.Runs(loop.rows(agent, len(self._seeds)), self._env, self._limits, self._device)
+        self._runs = compiled_gpu.Runs(loop.rows(agent, len(self._seeds)), self._env, self._limits, self.device)
         if saved is None:
             self._runs.begin(self._seeds)
         else:
             self._runs.load(saved, self._bins.complete)
         self._pulled = self._bins.complete
-        self._steps, self._episodes, self._faults = self._runs.counters()
-
-    @property
-    def steps(self) -> np.ndarray:
-        """[seed]: steps taken."""
-        return self._steps
-
-    @property
-    def episodes(self) -> np.ndarray:
-        """[seed]: episodes finished."""
-        return self._episodes
-
-    @property
-    def faults(self) -> np.ndarray:
-        """[seed]: steps at which something was not finite."""
-        return self._faults
+        self.steps, self.episodes, self.faults = self._runs.counters()
 
     @property
     def agent_states(self) -> Any:
@@ -61,9 +34,9 @@ class DeviceGroup(Group):
         """One call of the GPU; gives the bins that it completed."""
         records = min(self._most, self._left())
         self._runs.advance(records)
-        self._taken += records * loop.RECORD
-        self._steps, self._episodes, self._faults = self._runs.counters()
-        complete = np.minimum(self._episodes.astype(np.int64) // self._limits.bin_size, self._bins.bins)
+        self.taken += records * loop.RECORD
+        self.steps, self.episodes, self.faults = self._runs.counters()
+        complete = np.minimum(self.episodes.astype(np.int64) // self._limits.bin_size, self._bins.bins)
         some = bool((complete > self._bins.complete).any())
         runs, which = self._bins.extend(complete, self._runs.sums()) if some else (np.zeros(0, np.int64),) * 2
         return Completed(self._bins, self._seeds, runs, which, self._pull)

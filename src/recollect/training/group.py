@@ -45,7 +45,16 @@ class Group(abc.ABC):
         limits: how far they go.
         records_per_call: how much one call of the engine does at most; None: what suits it.
         state: a snapshot to continue from, of any engine.
+
+    Attributes:
+        steps: [seed], taken.
+        episodes: [seed], finished.
+        faults: [seed], 0, or the first step with a reward or observation that is not finite; minus it for an update.
     """
+
+    steps: np.ndarray
+    episodes: np.ndarray
+    faults: np.ndarray
 
     def __init__(
         self,
@@ -63,31 +72,16 @@ class Group(abc.ABC):
         bins = limits.episodes // limits.bin_size
         like = state_like(agent, env, len(seeds), bins)
         self._bins = Bins(len(seeds), bins, limits.bin_size, like["collected"]["query_vectors"].shape[2:])
-        self._taken, runs = 0, None
+        self.taken, runs = 0, None  # steps that compiled calls have made of the longest run, also after its end
         if state is not None:
             saved = trees.restore(state, like)
             self._bins.restore(saved["collected"])
-            self._taken, runs = int(saved["taken"]), saved["runs"]
+            self.taken, runs = int(saved["taken"]), saved["runs"]
         self._begin(agent, runs)
 
     @abc.abstractmethod
     def _begin(self, agent: Agent, saved: loop.Run | None) -> None:
         """Make the runs where the engine has them: at their start, or as they were saved."""
-
-    @property
-    @abc.abstractmethod
-    def steps(self) -> np.ndarray:
-        """[seed]: steps taken."""
-
-    @property
-    @abc.abstractmethod
-    def episodes(self) -> np.ndarray:
-        """[seed]: episodes finished."""
-
-    @property
-    @abc.abstractmethod
-    def faults(self) -> np.ndarray:
-        """[seed]: 0, or the first step with a reward or observation that is not finite; minus it for an update."""
 
     @property
     @abc.abstractmethod
@@ -107,23 +101,18 @@ class Group(abc.ABC):
         return self._bins
 
     @property
-    def taken(self) -> int:
-        """Steps that compiled calls have made of the longest run, those after its end included."""
-        return self._taken
-
-    @property
     def over(self) -> bool:
         """Whether every run has its episodes or its steps.
 
         Only after a whole number of ``loop.WHOLE`` records: what comes after a run's end is in its state too, and that
         must not depend on how the records were divided among calls, nor on the engine.
         """
-        ended = bool((self.episodes >= self._limits.episodes).all()) or self._taken >= self._limits.max_steps
+        ended = bool((self.episodes >= self._limits.episodes).all()) or self.taken >= self._limits.max_steps
         return ended and self._left() == self._whole
 
     def _left(self) -> int:
         """Records until the runs may end."""
-        return self._whole - self._taken // loop.RECORD % self._whole
+        return self._whole - self.taken // loop.RECORD % self._whole
 
     def recent_return(self) -> float:
         """Mean over runs of their last complete bin; NaN before the first."""
@@ -132,7 +121,7 @@ class Group(abc.ABC):
     def snapshot(self) -> dict[str, np.ndarray]:
         """All that is needed to continue, by name."""
         collected = self._measured().arrays()
-        return trees.flatten({"runs": self._all_runs(), "collected": collected, "taken": np.int64(self._taken)})
+        return trees.flatten({"runs": self._all_runs(), "collected": collected, "taken": np.int64(self.taken)})
 
     def result(self) -> Result:
         """What came of it."""

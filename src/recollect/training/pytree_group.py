@@ -41,28 +41,16 @@ class PytreeGroup(Group):
         if self._engine == "cpu":
             self._agents = loop.rows(agent, count)
             with jax.default_device(compiled.processor()):
-                self._runs = compiled.start(self._agents, self._env, self._seeds, bins) if saved is None else saved
-            return
-        self._agents = loop.broadcast(agent, count)
-        if saved is None:
-            self._runs = loop.start(self._agents, self._env, jnp.array(self._seeds, jnp.uint32), bins)
+                runs = compiled.start(self._agents, self._env, self._seeds, bins) if saved is None else saved
         else:
-            self._runs = jax.tree.map(_copied, saved)
+            self._agents = loop.broadcast(agent, count)
+            seeds = jnp.array(self._seeds, jnp.uint32)
+            runs = loop.start(self._agents, self._env, seeds, bins) if saved is None else jax.tree.map(_copied, saved)
+        self._take(runs)
 
-    @property
-    def steps(self) -> np.ndarray:
-        """[seed]: steps taken."""
-        return np.asarray(self._runs.steps)
-
-    @property
-    def episodes(self) -> np.ndarray:
-        """[seed]: episodes finished."""
-        return np.asarray(self._runs.episode)
-
-    @property
-    def faults(self) -> np.ndarray:
-        """[seed]: steps at which something was not finite."""
-        return np.asarray(self._runs.faults)
+    def _take(self, runs: loop.Run) -> None:
+        self._runs = runs
+        self.steps, self.episodes, self.faults = map(np.asarray, (runs.steps, runs.episode, runs.faults))
 
     @property
     def agent_states(self) -> Any:
@@ -72,8 +60,9 @@ class PytreeGroup(Group):
     def advance(self) -> Sequence[dict[str, Any]]:
         """One compiled call; gives the bins that it completed."""
         begun, count = time.perf_counter(), min(self._records, self._left())
-        self._runs, records = loop.advance(self._engine, self._agents, self._env, self._runs, self._limits, count)
-        self._taken += count * loop.RECORD
+        runs, records = loop.advance(self._engine, self._agents, self._env, self._runs, self._limits, count)
+        self._take(runs)
+        self.taken += count * loop.RECORD
         if count == self._records < self._most and time.perf_counter() - begun < SECONDS / 2:
             self._records = min(2 * count, self._most)
         return self._bins.add(self._seeds, jax.device_get(records), np.asarray(self._runs.sums))

@@ -109,12 +109,13 @@ def test_a_group_on_a_device_is_the_cpu_engines_from_the_same_snapshot(monkeypat
     monkeypatch.setattr(loop, "WHOLE", 4)
     agent, env = VARIED, SMALL[1]
     limits, seeds = Limits(60, 20, 100, 10**6), tuple(range(20))
-    group = DeviceGroup(agent, env, seeds, limits, 1, None, DEVICE)
+    monkeypatch.setattr(DeviceGroup, "device", DEVICE)
+    group = DeviceGroup("compiled-gpu", agent, env, seeds, limits, 1, None)
     assert group.steps.sum() == 0 and not group.over and np.isnan(group.recent_return())
     first = group.advance()
     seen, snapshot = list(first), group.snapshot()
     others = [
-        DeviceGroup(agent, env, seeds, limits, 1, snapshot, DEVICE),
+        DeviceGroup("compiled-gpu", agent, env, seeds, limits, 1, snapshot),
         PytreeGroup("cpu", agent, env, seeds, limits, 1, snapshot),
     ]
     while not group.over:
