@@ -85,14 +85,14 @@ def save(folder: Path | str, arrays: Mapping[str, np.ndarray], meta: Mapping[str
 
 
 def save_below(
-    above: Folder, names: tuple[str, ...], arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], keep: int = KEEP
+    above: Folder, names: tuple[str, ...], arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]
 ) -> Path:
     """As ``save``, in a folder below one that is held open, through no link."""
     packed = _pack(arrays, meta)
     with contextlib.ExitStack() as stack:
         for name in names:
             above = stack.enter_context(above.below(name, create=True))
-        return _save(above, packed, keep)
+        return _save(above, packed, KEEP)
 
 
 def _pack(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> dict[str, bytes]:
@@ -199,21 +199,20 @@ def _tidy(place: Folder) -> None:
                     place.remove_files(name, *_KNOWN)
 
 
-def load(folder: Path | str, *, fallback: bool = False, like: Shapes | None = None, most: int = LARGEST) -> Checkpoint:
+def load(folder: Path | str, *, fallback: bool = False, like: Shapes | None = None) -> Checkpoint:
     """The newest checkpoint of ``folder``; with ``fallback`` the newest one that is intact.
 
     Args:
         folder: where ``save`` put it.
         fallback: pass over checkpoints that are damaged; ``passed_over`` names them.
         like: the arrays that are expected; others are refused, with expected and got, before any is read.
-        most: refuse arrays of more bytes than this altogether.
     """
     folder = Path(folder)
     passed_over: dict[Path, str] = {}
     there = _newest_first(folder)
     for path, before in there:
         try:
-            return read(path, like=like, most=most)._replace(passed_over=tuple(passed_over.values()))
+            return read(path, like=like)._replace(passed_over=tuple(passed_over.values()))
         except FileError as error:
             if not os.path.lexists(path):  # removed meanwhile, by a run that continues and has newer ones
                 continue
@@ -263,10 +262,10 @@ def number_of(path: Path | str) -> int:
     return int(Path(path).name.rpartition("-")[2])
 
 
-def read(path: Path | str, *, like: Shapes | None = None, most: int = LARGEST) -> Checkpoint:
+def read(path: Path | str, *, like: Shapes | None = None) -> Checkpoint:
     """Read one checkpoint; any fault in it is a ``FileError`` that names the file."""
     path = Path(path)
-    head, handle = _open(path, most)
+    head, handle = _open(path)
     if like is not None:
         try:
             refuse_differences(path, like, {e["name"]: (tuple(e["shape"]), e["dtype"]) for e in head["arrays"]})
@@ -325,7 +324,7 @@ def verify(path: Path | str) -> Checkpoint:
     Returns it without its arrays.
     """
     path = Path(path)
-    head, handle = _open(path, LARGEST)
+    head, handle = _open(path)
     with os.fdopen(handle, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != head["sum"]:
             raise FileError(f"{head['file']} is damaged: its SHA-256 is not the one in SHA256SUMS")
@@ -336,7 +335,7 @@ def verify(path: Path | str) -> Checkpoint:
     return Checkpoint(path, {}, head["meta"])
 
 
-def _open(path: Path, most: int) -> tuple[dict[str, Any], int]:
+def _open(path: Path) -> tuple[dict[str, Any], int]:
     """The checked manifest, with the arrays' file and its sum, and a handle on that file, which has the right size."""
     if path.is_symlink() or not path.is_dir():
         raise FileError(f"{path} is not a checkpoint: {'a link' if path.is_symlink() else 'no such folder'}")
@@ -346,7 +345,7 @@ def _open(path: Path, most: int) -> tuple[dict[str, Any], int]:
         raise FileError(f"{path / 'manifest.json'} is damaged: its SHA-256 is not the one in SHA256SUMS")
     try:
         head = files.parse_json(described)
-        _check_manifest(head, version, most)
+        _check_manifest(head, version)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FileError(f"{path / 'manifest.json'} is damaged: {type(error).__name__}: {error}") from error
     head["sum"], head["file"] = sums[1], path / _ARRAYS[version]
@@ -371,7 +370,7 @@ def _bytes(entry: dict[str, Any]) -> int:
     return math.prod(entry["shape"]) * _DTYPES[entry["dtype"]].itemsize
 
 
-def _check_manifest(head: dict[str, Any], version: int, most: int) -> None:
+def _check_manifest(head: dict[str, Any], version: int) -> None:
     if head["format"] != FORMAT:
         raise ValueError(f"its format is {head['format']!r}")
     if head["version"] != version:
@@ -386,8 +385,8 @@ def _check_manifest(head: dict[str, Any], version: int, most: int) -> None:
         names.add(name)
         if not (isinstance(shape, list) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)):
             raise ValueError(f"the shape of {name!r} is {shape!r}")
-        if math.prod(max(n, 1) for n in shape) * 8 > most:  # also where another dimension is 0
-            raise ValueError(f"the shape of {name!r} is {shape!r}, more than the {most:,} bytes allowed")
+        if math.prod(max(n, 1) for n in shape) * 8 > LARGEST:  # also where another dimension is 0
+            raise ValueError(f"the shape of {name!r} is {shape!r}, more than the {LARGEST:,} bytes allowed")
         if entry["dtype"] not in _DTYPES:
             raise ValueError(f"{name!r} has the unknown dtype {entry['dtype']!r}")
         if version == 1 and (type(entry["offset"]) is not int or entry["offset"] != end):
@@ -395,8 +394,8 @@ def _check_manifest(head: dict[str, Any], version: int, most: int) -> None:
         end += _bytes(entry)
     if type(head["bytes"]) is not int or head["bytes"] < end or (version == 1 and head["bytes"] != end):
         raise ValueError(f"its arrays have {end:,} bytes; {head['bytes']!r} are promised")
-    if head["bytes"] > most:
-        raise ValueError(f"its arrays have {head['bytes']:,} bytes; {most:,} are allowed")
+    if head["bytes"] > LARGEST:
+        raise ValueError(f"its arrays have {head['bytes']:,} bytes; {LARGEST:,} are allowed")
 
 
 def refuse_differences(where: Path | str, expected: Shapes, got: Shapes) -> None:

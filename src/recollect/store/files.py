@@ -20,8 +20,8 @@ import filelock
 from recollect.errors import FileError, RecollectError
 
 LARGEST_JSON = 2**26  # bytes; nothing that recollect writes as JSON comes near it
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # not waiting for the other end of a pipe
+LARGEST_LINES = 2**30  # bytes of a file of lines
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK  # through no link, and not waiting for the other end of a pipe
 
 
 class Folder:
@@ -33,13 +33,9 @@ class Folder:
         try:
             if create:
                 self.path.mkdir(parents=True, exist_ok=True)
-            self._open(str(self.path), None, follow=True)
+            self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             self._fail(error, self.path)
-
-    def _open(self, place: str, above: int | None, follow: bool) -> None:
-        flags = os.O_RDONLY | os.O_DIRECTORY | (0 if follow else _NOFOLLOW)
-        self._handle = os.open(place, flags, dir_fd=above)
 
     def below(self, name: str, *, create: bool = False) -> "Folder":
         """A folder in this one, which must not be a link."""
@@ -49,7 +45,7 @@ class Folder:
             if create:
                 with contextlib.suppress(FileExistsError):
                     self._call(os.mkdir, name)
-            inner._open(name, self._handle, follow=False)
+            inner._handle = self._call(os.open, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
             self._fail(error, inner.path)
         return inner
@@ -77,7 +73,7 @@ class Folder:
     def claim(self) -> bool:
         """Mark it, until it is closed, as one that a living process is at work in; False if another one is."""
         try:
-            return self._handle >= 0 and filelock.lock_descriptor(self._handle, blocking=False)
+            return filelock.lock_descriptor(self._handle, blocking=False)
         except OSError:  # a file system without locks
             return False
 
@@ -86,13 +82,14 @@ class Folder:
     def append(self, name: str, content: bytes) -> None:
         """Add to the end of a file all of ``content`` or, where that fails (a full disk), nothing of it."""
         try:
-            handle = self._call(os.open, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | _NOFOLLOW | _NONBLOCK, 0o666)
+            handle = self._call(os.open, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | _PLAIN, 0o666)
             try:
                 found = os.fstat(handle)
                 if not stat.S_ISREG(found.st_mode):
                     raise RecollectError(f"cannot write {self.path / name}: it is not an ordinary file")
                 if found.st_nlink > 1:
-                    self.replace(name, _content(handle) + content)
+                    with open(handle, "rb", closefd=False) as file:
+                        self.replace(name, file.read() + content)
                     return
                 try:
                     _put(handle, content)
@@ -126,7 +123,7 @@ class Folder:
 
     def create(self, name: str, *parts: bytes | memoryview) -> None:
         """Write a new file and flush it to disk; a name that is taken is an ``OSError``, as any fault is."""
-        handle = self._call(os.open, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666)
+        handle = self._call(os.open, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666)
         try:
             _put(handle, *parts)
             os.fsync(handle)
@@ -136,7 +133,7 @@ class Folder:
     def flush(self, name: str) -> None:
         """See to it that what was appended to a file is on disk."""
         try:
-            handle = self._call(os.open, name, os.O_RDWR | _NOFOLLOW | _NONBLOCK)
+            handle = self._call(os.open, name, os.O_RDWR | _PLAIN)
             try:
                 os.fsync(handle)
             finally:
@@ -145,9 +142,8 @@ class Folder:
             self._fail(error, self.path / name)
 
     def sync(self) -> None:
-        """Flush the list of names to disk, where the system can."""
-        if self._handle >= 0:
-            os.fsync(self._handle)
+        """Flush the list of names to disk."""
+        os.fsync(self._handle)
 
     # -- names
 
@@ -201,14 +197,6 @@ def _put(handle: int, *parts: bytes | memoryview) -> None:
             left = left[os.write(handle, left) :]
 
 
-def _content(handle: int) -> bytes:
-    pieces, at = [], 0
-    while piece := os.pread(handle, 2**20, at):
-        pieces.append(piece)
-        at += len(piece)
-    return b"".join(pieces)
-
-
 def replace(path: Path | str, content: bytes) -> None:
     """Put ``content`` in the place of the file that the user named, or of a link; see ``Folder.replace``."""
     path = Path(path)
@@ -219,7 +207,7 @@ def replace(path: Path | str, content: bytes) -> None:
 def open_plain(path: Path) -> tuple[int, int]:
     """A handle for reading an ordinary file, and its size; links, pipes and folders are a ``FileError``."""
     try:
-        handle = os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | _PLAIN)
     except FileNotFoundError as error:
         raise FileError(f"{path} is missing") from error
     except (OSError, ValueError) as error:
@@ -255,6 +243,12 @@ def read(path: Path, most: int) -> bytes:
             return file.read(most)
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of a file that somebody may be appending to just now: what has no end of line yet is not among them."""
+    content = read(path, LARGEST_LINES)
+    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
 
 
 def parse_json(content: bytes | str) -> Any:

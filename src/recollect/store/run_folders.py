@@ -33,7 +33,7 @@ from recollect.store.provenance import (
     versions,
     without_versions,
 )
-from recollect.store.run_reading import LARGEST_METRICS, group_folder, lines_before, require_files
+from recollect.store.run_reading import group_folder, lines_before, require_files
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -55,7 +55,7 @@ def check_free(path: Path) -> None:
 class RunFolder:
     """A run folder that is being written, by this process alone."""
 
-    def __init__(self, path: Path, config: dict[str, Any], keep: int = checkpoints.KEEP, *, numbered: bool = False):
+    def __init__(self, path: Path, config: dict[str, Any], *, numbered: bool = False):
         """Create the folder; refuses one that exists, before anything is written.
 
         ``numbered``: where the name is taken, take the first of ``path-2``, ``path-3``, … that is not.
@@ -64,7 +64,7 @@ class RunFolder:
         config = plain({**config, "command": command_line(), "versions": now})
         content = encode(config, "the config", indent=1)  # first of all: what cannot be written leaves nothing
         path = self._make(Path(path).absolute(), numbered)
-        self._enter(path, keep, now)
+        self._enter(path, now)
         try:
             self.lock, self.config = Lock(path), config
             self._place.replace("config.json", content)
@@ -95,21 +95,21 @@ class RunFolder:
         except OSError as error:
             raise RecollectError(f"cannot create the run folder {path}: {error.strerror}") from error
 
-    def _enter(self, path: Path, keep: int, now: dict[str, str]) -> None:
-        self.path, self.keep, self.exact, self.versions = path, keep, True, now
+    def _enter(self, path: Path, now: dict[str, str]) -> None:
+        self.path, self.exact, self.versions = path, True, now
         self.config: dict[str, Any] = {}
         self.lock: Lock | None = None
         self._place = Folder(path)
         self._written: dict[str, Any] = {}  # by group: how many lines, and the SHA-256 of them
 
     @classmethod
-    def reopen(cls, path: Path, *, break_lock: bool = False, keep: int = checkpoints.KEEP) -> "RunFolder":
+    def reopen(cls, path: Path, *, break_lock: bool = False) -> "RunFolder":
         """Take hold of the folder of a run that has ended or died, to resume it; changes nothing but the lock."""
         path = Path(path).absolute()
         require_files(path)
         config = files.read_json(path / "config.json")
         folder = cls.__new__(cls)
-        folder._enter(path, keep, versions())
+        folder._enter(path, versions())
         try:
             folder.lock, folder.config = Lock(path, break_lock=break_lock), config
         except BaseException:
@@ -182,7 +182,7 @@ class RunFolder:
 
     def save_checkpoint(self, group: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Path:
         """Add a checkpoint of a group."""
-        return checkpoints.save_below(self._place, ("checkpoints", group), arrays, plain(meta), self.keep)
+        return checkpoints.save_below(self._place, ("checkpoints", group), arrays, plain(meta))
 
     def metrics_so_far(self, group: str, agent: str, seeds: Sequence[int]) -> dict[str, Any]:
         """Where a group's metrics end, for its checkpoint; they are flushed to disk first."""
@@ -237,7 +237,6 @@ class RunFolder:
     def cut_metrics(self, found: Mapping[str, Checkpoint]) -> None:
         """Bring ``metrics.jsonl`` back to where the checkpoints are; what came after them will be written again."""
         path = self.path / "metrics.jsonl"
-        content = files.read(path, LARGEST_METRICS)
-        kept, self._written = lines_before(path, content, found)
-        if kept != content:
+        kept, self._written = lines_before(path, found)
+        if len(kept) != path.stat().st_size:
             self._place.replace(path.name, kept)

@@ -15,7 +15,6 @@ from recollect.store.checkpoints import Checkpoint
 from recollect.store.lock import holder
 from recollect.store.provenance import refuse_changes, without_versions
 
-LARGEST_METRICS = 2**30  # bytes
 LARGEST_CURVES = 10**8  # numbers
 
 
@@ -36,7 +35,7 @@ def seconds_between_checkpoints(path: Path, config: Mapping[str, Any]) -> float:
     return float(min(every, 1e300)) if isinstance(every, int) else every
 
 
-def lines_before(path: Path, content: bytes, found: Mapping[str, Checkpoint]) -> tuple[bytes, dict[str, Any]]:
+def lines_before(path: Path, found: Mapping[str, Checkpoint]) -> tuple[bytes, dict[str, Any]]:
     """The lines that were there when the checkpoints were made, and how many and with what sum for each group.
 
     Lines that are missing or are not what they were are a ``FileError``.
@@ -48,7 +47,7 @@ def lines_before(path: Path, content: bytes, found: Mapping[str, Checkpoint]) ->
         owner |= {(agent, seed): name for seed in seeds}
     kept: list[bytes] = []
     written: dict[str, Any] = {name: [0, hashlib.sha256()] for name in found}
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(keepends=True), 1):
+    for number, line in enumerate(files.read_lines(path), 1):
         try:
             row = files.parse_json(line)
             name = owner.get((row["agent"], row["seed"]))
@@ -106,7 +105,7 @@ def verify(path: Path) -> list[tuple[Path, str | None]]:
         check(part, lambda part=part: checkpoints.verify(part))
     if newest:
         metrics = path / "metrics.jsonl"
-        check(metrics, lambda: lines_before(metrics, files.read(metrics, LARGEST_METRICS), newest))
+        check(metrics, lambda: lines_before(metrics, newest))
         check(path / "config.json", lambda: _require_config(path / "config.json", newest.values()))
     return found
 
@@ -158,9 +157,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Curves], dict[str, Any]]
     require_files(path)
     try:
         config, status = files.read_json(path / "config.json"), files.read_json(path / "status.json")
-        # A run under way may be writing its last line just now: what has no end of line yet is not read.
-        whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).decode("utf-8").rpartition("\n")
-        lines = [files.parse_json(line) for line in whole.splitlines()]
+        lines = [files.parse_json(line) for line in files.read_lines(path / "metrics.jsonl")]
         curves = {}
         for name, agent in config["agents"].items():
             bins, episodes = agent["bins"], agent["episodes"]
@@ -188,11 +185,11 @@ def saved(path: Path) -> list[Path]:
 
 def _learners_progress(path: Path, status: dict[str, Any]) -> tuple[list[float], list[float]]:
     """Of a learner's run: the share of the steps that were asked for, and the last return of each of its agents."""
-    whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).rpartition(b"\n")
+    lines = files.read_lines(path / "metrics.jsonl")
     last: dict[int, float] = {}
     steps = 0.0
     try:
-        for line in whole.splitlines():
+        for line in lines:
             row = files.parse_json(line)
             steps = float(row["steps"])
             if row["return"] is not None:
@@ -200,7 +197,7 @@ def _learners_progress(path: Path, status: dict[str, Any]) -> tuple[list[float],
     except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise FileError(f"{path / 'metrics.jsonl'} is damaged: {type(error).__name__}: {error}") from error
     wanted = status.get("wanted")
-    if not whole or not isinstance(wanted, int) or not 0 < wanted < 2**63 or not 0 <= steps < 2**63:
+    if not lines or not isinstance(wanted, int) or not 0 < wanted < 2**63 or not 0 <= steps < 2**63:
         return [], list(last.values())
     return [min(1.0, steps / wanted)], list(last.values())
 

@@ -19,7 +19,6 @@ from recollect.store import files
 from recollect.store.files import Folder
 from recollect.store.lock import Lock
 from recollect.store.provenance import encode, plain, refuse_changes, versions
-from recollect.store.run_reading import LARGEST_METRICS
 from recollect.studies.executors import Executor, Processes, VersionsDifferError
 
 Say = Callable[[str], None]
@@ -67,12 +66,13 @@ def run_all(
     try:
         with Folder(out.parent) as place:
             there = resume and journal.exists()
-            rows = _read(journal, config) if there else {}
+            lines = files.read_lines(journal) if there else []
+            rows = _rows(journal, lines, config)
             _refuse_other_units(journal, rows, units)
             if journal.exists() and not resume:
                 raise RecollectError(f"cannot write {journal}: it is there already")
             if there:  # what a crash left of a last line goes
-                place.replace(journal.name, _whole(journal))
+                place.replace(journal.name, b"".join(lines))
 
             def write(content: dict[str, Any]) -> None:
                 place.append(journal.name, encode(content, str(journal)))
@@ -194,16 +194,9 @@ def _brief(row: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if isinstance(value, (int, float, str)))
 
 
-def _whole(journal: Path) -> bytes:
-    """The whole lines of the journal."""
-    content = files.read(journal, LARGEST_METRICS)
-    return content[: content.rfind(b"\n") + 1]
-
-
-def _read(journal: Path, config: dict[str, Any]) -> dict[str, Any]:
+def _rows(journal: Path, lines: list[bytes], config: dict[str, Any]) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    content = files.read(journal, LARGEST_METRICS)
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         try:
             found = json.loads(line)
             if number == 1:

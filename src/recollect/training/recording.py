@@ -16,7 +16,6 @@ from recollect.errors import FileError, RecollectError
 from recollect.store import files
 from recollect.store.provenance import native
 from recollect.store.run_folders import RunFolder
-from recollect.store.run_reading import LARGEST_METRICS
 
 GROUP = "learner"
 """The name under which a learner's checkpoints and metrics are kept."""
@@ -51,9 +50,8 @@ def put_back(row: dict[str, Any], measured: dict[str, Any]) -> None:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of metrics of a learner's run folder, NaN where nothing was measured."""
-    whole, _, _ = files.read(path / "metrics.jsonl", LARGEST_METRICS).rpartition(b"\n")
     rows = []
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(files.read_lines(path / "metrics.jsonl"), 1):
         try:
             row = files.parse_json(line)
             numbers = {name: _measured(value) for name, value in row.items() if name not in ("agent", "seed", "steps")}
