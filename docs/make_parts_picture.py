@@ -44,7 +44,6 @@ def main() -> None:
     ax.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=len(AGENTS), frameon=False, fontsize=9)
     save(figure, HERE / "parts.png", dpi=110)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,13 @@ def require() -> None:
     pyplot()
 
 
-def save(figure: Any, path: Path, **options: Any) -> None:
-    """Draw into memory and write that, so that a picture is there whole or not at all, and no link is followed."""
+def save(figure: Any, path: Path, **options: Any) -> Path:
+    """Draw into memory and write that, so that a picture is there whole or not at all, and no link is followed.
+
+    The figure is done with then, but for saving it once more.
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", **options)
+    pyplot().close(figure)
     files.replace(path, buffer.getvalue())
+    return path

@@ -42,7 +42,6 @@ def draw_atlas(rows: list[dict], path: Path) -> None:
             axis.axhspan(y - 0.5, y + 0.5, color="0.95", zorder=0)
     axes[0].legend(loc="lower left", fontsize=7)
     save(figure, path, dpi=130)
-    plt.close(figure)
 
 
 def _choice(row: dict) -> str:
@@ -86,9 +85,7 @@ def draw_lengths(rows: list[dict[str, Any]], path: Path) -> Path:
         times.set_title(f"{family}: steps until solved, median and middle half", fontsize=10)
     lines = {label: line for ax in axes[:, 0] for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    save(figure, path, dpi=120)
-    plt.close(figure)
-    return path
+    return save(figure, path, dpi=120)
 
 
 def _draw_lengths(shares: Any, times: Any, agent: str, rows: list[dict[str, Any]]) -> None:
@@ -120,17 +117,16 @@ def draw_speed(rows: list[dict], path: Path) -> None:
     axis.grid(which="major", linewidth=0.3)
     axis.legend()
     save(figure, path, dpi=130)
-    plt.close(figure)
 
 
 LOOPING = {
-    "paper": ("paper", MAGENTA, "-"),
-    "exact critic at decisions": ("exact critic at decisions", GOLD, "--"),
-    "commitment capped at .5": ("commitment capped at .5", GREY, ":"),
-    "policy divided": ("policy divided", VIOLET, "--"),
-    "critic divided": ("critic divided", AQUA, "-"),
-    "exact critic everywhere": ("exact critic everywhere", COPPER, "-."),
-    "discount .99": ("discount .99", LIME, "-."),
+    "paper": (MAGENTA, "-"),
+    "exact critic at decisions": (GOLD, "--"),
+    "commitment capped at .5": (GREY, ":"),
+    "policy divided": (VIOLET, "--"),
+    "critic divided": (AQUA, "-"),
+    "exact critic everywhere": (COPPER, "-."),
+    "discount .99": (LIME, "-."),
 }
 
 
@@ -146,12 +142,12 @@ def draw_looping(report: dict[str, Any], path: Path) -> Path:
     )
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
     for ax, (measure, title) in zip(np.ravel(axes), panels, strict=True):
-        for name, (label, colour, style) in LOOPING.items():
+        for name, (colour, style) in LOOPING.items():
             if name not in report["interventions"]:
                 continue
             curves = report["interventions"][name]["curves"]
             x, y = np.array(curves["steps"]) / 1000, curves[measure]
-            ax.plot(x, y, style, color=colour, label=label, linewidth=2.2 if style == ":" else 1.5)
+            ax.plot(x, y, style, color=colour, label=name, linewidth=2.2 if style == ":" else 1.5)
         ax.set_title(title, fontsize=10)
         ax.set_xlabel("thousand training steps")
         ax.grid(alpha=0.25, linewidth=0.6)
@@ -166,6 +162,4 @@ def draw_looping(report: dict[str, Any], path: Path) -> Path:
     handles, labels = np.ravel(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
     figure.suptitle(f"Looping on figure 5: {len(report['seeds'])} seeds, means unless said")
-    save(figure, path, dpi=90)
-    plt.close(figure)
-    return path
+    return save(figure, path, dpi=90)

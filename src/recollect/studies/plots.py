@@ -56,11 +56,8 @@ def draw_figure(folder: Path) -> list[Path]:
         for ax, panel in zip(np.ravel(axes), panels, strict=True):
             _draw_panel(ax, panel)
         figure.suptitle(title)
-        paths = [folder / "figure.png", folder / "figure.svg"]
-        save(figure, paths[0], dpi=130)
-        save(figure, paths[1], metadata={"Date": None})
-        plt.close(figure)
-    return paths
+        picture = save(figure, folder / "figure.png", dpi=130)
+        return [picture, save(figure, folder / "figure.svg", metadata={"Date": None})]
 
 
 def _title(config: dict[str, Any], status: dict[str, Any]) -> str:
@@ -171,10 +168,7 @@ def draw_inclusion(folder: Path, capacity: int = 8, length: int = 60, runs: int 
     figure.suptitle(
         f"{capacity} of {length} items, each {capacity}-subset with probability ∝ the product of its weights"
     )
-    path = folder / "reservoir.png"
-    save(figure, path, dpi=120)
-    plt.close(figure)
-    return path
+    return save(figure, folder / "reservoir.png", dpi=120)
 
 
 def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -209,9 +203,7 @@ def draw_benchmark(path: Path, rows: list[dict[str, Any]]) -> Path:
         ax.legend(frameon=False, fontsize=8)
     for ax in np.ravel(axes)[len(tasks) :]:
         ax.set_visible(False)
-    save(figure, path, dpi=120)
-    plt.close(figure)
-    return path
+    return save(figure, path, dpi=120)
 
 
 def draw_episode(path: Path, moments: list[Any]) -> Path:
@@ -246,6 +238,4 @@ def draw_episode(path: Path, moments: list[Any]) -> Path:
     )
     figure.suptitle(f"return {sum(m.reward for m in moments):g} in {steps} steps")
     path.parent.mkdir(parents=True, exist_ok=True)
-    save(figure, path, dpi=120)
-    plt.close(figure)
-    return path
+    return save(figure, path, dpi=120)
