@@ -224,12 +224,10 @@ class Recall(gym.Wrapper):
                 f"the learner was made for observations of {learner.vector.size} numbers, "
                 f"these have {self.vector.size}: {env.observation_space}"
             )
-        bound = np.concatenate([self._bounds(), self._bounds()], axis=1)
+        low, high = self._bounds().astype(np.float32)
         # Zeros, which stand for nothing recalled, must lie in the space as well.
-        bound[:, self.vector.size :] = np.array([[-1.0], [1.0]]) * np.maximum(
-            np.array([[-1.0], [1.0]]) * bound[:, self.vector.size :], 0.0
-        )
-        self.observation_space = gym.spaces.Box(bound[0].astype(np.float32), bound[1].astype(np.float32))
+        bounds = np.append(low, np.minimum(low, 0.0)), np.append(high, np.maximum(high, 0.0))
+        self.observation_space = gym.spaces.Box(*bounds)
         self._memory = learner.empty_memory()
         self._row, self._recalled = blank_rows(1, self.vector.size), np.zeros(self.vector.size, np.float32)
         self._playing, self._return = False, 0.0

@@ -87,8 +87,7 @@ def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str,
     options = plain(benchmark.options(tasks, agents))
     found, errors = run_units(args, units, settings=options)
     rows = benchmark.ranked([row for one in found.values() for row in (one if isinstance(one, list) else [one])])
-    pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
-    shown = [row for own in pairs for row in [r for r in rows if (r["task"], r["agent"]) == own][:SHOWN]]
+    shown = [row for own in benchmark.by_pair(rows).values() for row in own[:SHOWN]]
     columns = ["task", "agent", "solved", "return at the end", "over all episodes", "median steps"]
     print_table(
         columns,

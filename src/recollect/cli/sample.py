@@ -15,7 +15,7 @@ from recollect.cli.arguments import Commands, add_break_lock, add_on, count, mul
 from recollect.cli.sample_checks import check, check_columns, check_schema
 from recollect.cores import cores
 from recollect.errors import RecollectError
-from recollect.training.progress import say
+from recollect.training.progress import Pace, say
 
 EVERY = 2.0  # seconds between two lines of progress
 
@@ -29,8 +29,7 @@ class _Progress:
     """Rows read, rows a second and what is left, on stderr every two seconds; its end stops the threads that read."""
 
     def __init__(self, rows: int | None):
-        self.rows, self.read = rows, 0
-        self.start = self.shown = time.monotonic()
+        self.rows, self.read, self._due = rows, 0, Pace(EVERY)
         self.stop, self._lock = threading.Event(), threading.Lock()
 
     def tell(self, rows: int) -> None:
@@ -38,19 +37,15 @@ class _Progress:
             raise RecollectError("stopped")
         with self._lock:
             self.read += rows
-            now = time.monotonic()
-            if now - self.shown < EVERY:
+            if not self._due():
                 return
-            self.shown = now
-        rate = self.read / (now - self.start)
+        rate = self.read / (time.monotonic() - self._due.start)
         of = f" of {self.rows:,}" if self.rows else ""
         left = f", {max(0.0, (self.rows - self.read) / rate):.0f} s left" if self.rows else ""
         say(f"{self.read:,}{of} rows, {rate:,.0f} rows/s{left}")
 
     def say(self, stage: str, done: int, of: int) -> None:
-        now = time.monotonic()
-        if now - self.shown >= EVERY:
-            self.shown = now
+        if self._due():
             say(f"{stage.split('-')[0]}: {done} of {of} pieces")
 
 

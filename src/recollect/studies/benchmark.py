@@ -149,14 +149,21 @@ def try_settings(
     return known | {"whole": mean, "steps": rows[0]["steps"], "settings": drawn}
 
 
+def by_pair(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The rows of each task and agent."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["task"], row["agent"]), []).append(row)
+    return found
+
+
 def ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The settings of a search, the best of each task and agent first: by seeds solved, then by how soon.
 
     The mean return of all episodes of training tells that.
     """
     merit = lambda row: (-row["solved"], math.inf if row["whole"] is None else -row["whole"])  # noqa: E731
-    pairs = dict.fromkeys((row["task"], row["agent"]) for row in rows)
-    return [row for own in pairs for row in sorted((r for r in rows if (r["task"], r["agent"]) == own), key=merit)]
+    return [row for own in by_pair(rows).values() for row in sorted(own, key=merit)]
 
 
 def pair(
@@ -261,8 +268,7 @@ def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | N
 def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One line per task and agent: interquartile mean of the final return with its interval, and how many solved it."""
     lines = []
-    for task, agent in dict.fromkeys((row["task"], row["agent"]) for row in rows):
-        own = [row for row in rows if (row["task"], row["agent"]) == (task, agent)]
+    for (task, agent), own in by_pair(rows).items():
         final = np.array([row["final"] for row in own], float)
         known = final[~np.isnan(final)]
         low, high = stratified_bootstrap([known]) if len(known) else (math.nan, math.nan)
@@ -288,15 +294,13 @@ def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """For each agent, over the tasks that all agents ran: returns between random (0) and best (1), aggregated."""
-    agents = dict.fromkeys(row["agent"] for row in rows)
-    shared = [
-        t for t in dict.fromkeys(r["task"] for r in rows) if {r["agent"] for r in rows if r["task"] == t} >= set(agents)
-    ]
-    found = {}
+    pairs, found = by_pair(rows), {}
+    agents, tasks = dict.fromkeys(agent for _, agent in pairs), dict.fromkeys(task for task, _ in pairs)
+    shared = [task for task in tasks if all((task, agent) in pairs for agent in agents)]
     for agent in agents:
         strata = []
         for name in shared:
-            task, own = TASKS[name], [r["final"] for r in rows if (r["task"], r["agent"]) == (name, agent)]
+            task, own = TASKS[name], [row["final"] for row in pairs[name, agent]]
             known = np.array([x for x in own if x is not None and not math.isnan(x)])
             if len(known):
                 strata.append((known - task.low) / (task.best - task.low))

@@ -32,9 +32,8 @@ def seconds(name: str, value: Any) -> float:
 
 
 def seed(name: str, value: Any, most: int = LARGEST_SEED) -> int:
-    """A whole number from 0 on."""
+    """A whole number from 0 to ``most``, which is one less than a power of two."""
     value = native(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        limit = f"2^{(most + 1).bit_length() - 1} - 1" if most + 1 & most == 0 else f"{most:,}"
-        raise ValueError(f"{name}={value!r} must be a whole number between 0 and {limit}")
+        raise ValueError(f"{name}={value!r} must be a whole number between 0 and 2^{most.bit_length()} - 1")
     return value

@@ -19,12 +19,13 @@ def say(text: str) -> None:
 class Pace:
     """Whether it is time for another line."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: float | None = None) -> None:
+        self.every = every
         self.start = self.shown = time.monotonic()
 
     def __call__(self, anyway: bool = False) -> bool:
         """True every few seconds, and if it is to be said ``anyway``."""
-        due = anyway or time.monotonic() - self.shown >= EVERY
+        due = anyway or time.monotonic() - self.shown >= (EVERY if self.every is None else self.every)
         self.shown = time.monotonic() if due else self.shown
         return due
 

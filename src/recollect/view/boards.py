@@ -54,13 +54,14 @@ def _flat(line: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in line.items():
         if name == "interval" and isinstance(value, list) and len(value) == 2:
-            found |= {"low": _cell(value[0]), "high": _cell(value[1])}
+            found |= {"low": cell(value[0]), "high": cell(value[1])}
         elif name not in _LEFT_OUT and not isinstance(value, (list, dict)):
-            found[name] = _cell(value)
+            found[name] = cell(value)
     return found
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as the page has it: a number, a text, or None for what is neither."""
     if value is None or isinstance(value, bool):
         return None if value is None else "yes" if value else "no"
     if value in ("inf", "-inf", "nan"):

@@ -8,6 +8,7 @@ import numpy as np
 from recollect.errors import FileError
 from recollect.store import run_reading
 from recollect.studies import plots, verdict
+from recollect.view import boards
 
 FORMAT = "recollect figure"
 
@@ -50,18 +51,12 @@ def _claims(config: dict[str, Any], curves: dict[str, run_reading.Curves]) -> tu
     except (KeyError, IndexError, ValueError, FileError):
         return [], ["The claims are judged once the run has got far enough."]
     rows = [
-        {**{name: row[name] for name in ("claim", "criterion", "measured", "verdict", "holding", "seeds")}}
-        | {"values": {name: [_plain(value) for value in values] for name, values in row["values"].items()}}
+        {name: row[name] for name in ("claim", "criterion", "measured", "verdict", "holding", "seeds")}
+        | {"values": {name: _cells(values) for name, values in row["values"].items()}}
         for row in found["rows"]
     ]
     return rows, [f"Mind: {found['note']}."] if found["note"] else []
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(part) for part in value]
-    if isinstance(value, (bool, np.bool_)):
-        return "yes" if value else "no"
-    if isinstance(value, (int, float, np.number)):
-        return float(value) if np.isfinite(value) else None
-    return None if value is None else str(value)
+def _cells(values: Any) -> Any:
+    return [_cells(part) for part in values] if isinstance(values, list) else boards.cell(values)

@@ -52,7 +52,7 @@ def document(
             if "figure" in config:
                 return figures.document(path)
         elif checkpoints.listing(path):
-            return of_learner(Learner.load(path, env), seed, limit, path.name)
+            return of_learner(Learner.load(path, env), seed, limit, path.name, say)
         raise FileError(f"{path} cannot be shown: it is not {KINDS}")
     if not path.exists():
         raise FileError(f"{path} is not there; give {KINDS}")
