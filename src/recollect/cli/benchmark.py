@@ -3,9 +3,10 @@
 import argparse
 import math
 from pathlib import Path
+from typing import Any
 
 from recollect.cli.arguments import Commands, add_resume, add_seeds, add_set, count, multiple, names, seeds_of
-from recollect.cli.reports import check_out, print_table, run_units, write_report
+from recollect.cli.reports import check_out, print_rows, run_units, write_report
 from recollect.cores import cores
 from recollect.errors import RecollectError
 from recollect.studies.tasks import AGENTS
@@ -35,35 +36,19 @@ def _benchmark(args: argparse.Namespace) -> None:
     found, errors = run_units(args, units, settings=options)
     rows = [row for pair in found.values() for row in pair]
     lines, together = benchmark.table(rows), benchmark.over_tasks(rows)
-    print_table(
-        [
-            "task",
-            "agent",
-            "return",
-            "95% interval",
-            "least",
-            "at the mark",
-            "median steps",
-            "random",
-            "best",
-            "PPO-GRU",
-        ],
-        [
-            [
-                line["task"],
-                line["agent"],
-                f"{line['return']:.3f}",
-                f"{line['interval'][0]:.3f} to {line['interval'][1]:.3f}",
-                f"{line['least']:.3f}",
-                "-" if math.isnan(line["mark"]) else f"{line['solved']} of {line['seeds']}",
-                "-" if line["median_steps"] == math.inf else f"{line['median_steps']:,}",
-                f"{line['random']:.2f}",
-                f"{line['best']:.2f}",
-                "" if math.isnan(line["published"]) else f"{line['published']:.2f}",
-            ]
-            for line in lines
-        ],
-    )
+    columns = {"task": "{task}", "agent": "{agent}", "return": "{return:.3f}"}
+    columns |= {"95% interval": "{interval[0]:.3f} to {interval[1]:.3f}", "least": "{least:.3f}", "at the mark": "{at}"}
+    columns |= {"median steps": "{soon}", "random": "{random:.2f}", "best": "{best:.2f}", "PPO-GRU": "{ppo}"}
+    told = [
+        {
+            **line,
+            "at": "-" if math.isnan(line["mark"]) else f"{line['solved']} of {line['seeds']}",
+            "soon": _steps(line["median_steps"]),
+            "ppo": "" if math.isnan(line["published"]) else f"{line['published']:.2f}",
+        }
+        for line in lines
+    ]
+    print_rows(columns, told)
     for agent, found in together.items():
         print(f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to best, all tasks")
     if args.out is not None:
@@ -88,24 +73,19 @@ def _search(args: argparse.Namespace, tasks: tuple[str, ...], agents: tuple[str,
     found, errors = run_units(args, units, settings=options)
     rows = benchmark.ranked([row for one in found.values() for row in (one if isinstance(one, list) else [one])])
     shown = [row for own in benchmark.by_pair(rows).values() for row in own[:SHOWN]]
-    columns = ["task", "agent", "solved", "return at the end", "over all episodes", "median steps"]
-    print_table(
-        columns,
-        [
-            [
-                row["task"],
-                row["agent"],
-                f"{row['solved']} of {row['seeds']}",
-                *("-" if row[name] is None else f"{row[name]:.3f}" for name in ("return", "whole")),
-                "-" if row["median_steps"] in (None, "inf", float("inf")) else f"{row['median_steps']:,}",
-            ]
-            for row in shown
-        ],
-    )
+    columns = {"task": "{task}", "agent": "{agent}", "solved": "{solved} of {seeds}", "return at the end": "{return}"}
+    columns |= {"over all episodes": "{whole}", "median steps": "{soon}"}
+    means = [{k: "-" if row[k] is None else f"{row[k]:.3f}" for k in ("return", "whole")} for row in shown]
+    told = [row | mean | {"soon": _steps(row["median_steps"])} for row, mean in zip(shown, means, strict=True)]
+    print_rows(columns, told)
     for row in shown:
         print(f"{row['task']} {row['agent']}:", *(f"{name}={value:g}" for name, value in row["settings"].items()))
     if args.out is not None or errors:
         write_report(args, {"scale": args.scale, "fixed": fixed, "rows": rows}, errors)
+
+
+def _steps(median: Any) -> str:
+    return "-" if median in (None, "inf", math.inf) else f"{median:,}"
 
 
 def register(commands: Commands) -> None:

@@ -1,10 +1,18 @@
 """What a pure-JAX environment is: two functions, two sizes, and the time step they speak in."""
 
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 
 State = TypeVar("State")
+
+
+def check_sizes(env: Any, **least: int) -> None:
+    """Refuse options of an environment that are not whole numbers of at least so much."""
+    for name, low in least.items():
+        value = getattr(env, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < low:
+            raise ValueError(f"{name}={value!r} must be an integer of at least {low}")
 
 
 class TimeStep(NamedTuple):

@@ -5,6 +5,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from recollect.envs.base import check_sizes
+
 SIGNAL, MARK, ASKED, NOISE = range(4)  # what the elements of an observation are
 RIGHT, WRONG = 1.0, -1.0  # rewards
 
@@ -33,9 +35,8 @@ class NoisyRecallEnv(gym.Env[np.ndarray, np.int64]):
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own attribute)
 
     def __init__(self, length: int = 20, anywhere: bool = False):
-        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            raise ValueError(f"length={length!r} must be an integer of at least 1")
         self.length, self.anywhere = length, bool(anywhere)
+        check_sizes(self, length=1)
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
         self.action_space = gym.spaces.Discrete(2)
         self.answer, self.marked, self.time = 0, 0, -1

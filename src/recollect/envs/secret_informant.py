@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from recollect.envs.base import TimeStep
+from recollect.agents.base import check_flag
+from recollect.envs.base import TimeStep, check_sizes
 
 FORWARD = 1  # the one action that leads on in the start state and in the chain; of 3 actions 0 is up and 2 is down
 
@@ -75,13 +76,9 @@ class SecretInformant:
     path_bit_in_chain: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("length", 1), ("decisions", 1), ("actions", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name}={value!r} must be an integer of at least {least}")
+        check_sizes(self, length=1, decisions=1, actions=2)
         for name in ("correct_path_bit", "path_bit_at_first", "path_bit_in_chain"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
+            check_flag(name, getattr(self, name))
         if self.decisions > self.length:
             raise ValueError(f"decisions={self.decisions} exceeds length={self.length}: each needs its own chain state")
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from recollect.envs.base import TimeStep
+from recollect.envs.base import TimeStep, check_sizes
 
 
 class State(NamedTuple):
@@ -39,10 +39,7 @@ class SignedInformant:
     copies: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("actions", 2), ("copies", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name}={value!r} must be an integer of at least {least}")
+        check_sizes(self, actions=2, copies=1)
 
     @property
     def observation_size(self) -> int:

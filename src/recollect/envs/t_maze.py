@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from recollect.envs.base import TimeStep
+from recollect.envs.base import TimeStep, check_sizes
 
 UP, DOWN, CORRIDOR, JUNCTION = range(4)  # what the four elements of an observation say; the cue is UP or DOWN
 FORWARD = 2  # 0 and 1 turn as the cue of that number says
@@ -61,8 +61,7 @@ class TMaze:
     oracle: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.length, int) or isinstance(self.length, bool) or self.length < 0:
-            raise ValueError(f"length={self.length!r} must be an integer of at least 0")
+        check_sizes(self, length=0)
 
     @property
     def observation_size(self) -> int:
