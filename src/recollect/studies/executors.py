@@ -8,6 +8,7 @@ name.
 
 import concurrent.futures
 import contextlib
+import functools
 import multiprocessing
 import os
 import platform
@@ -17,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from recollect.cores import cores
 from recollect.errors import RecollectError
@@ -41,24 +42,6 @@ class Done(NamedTuple):
     worker: str
 
 
-class Executor(Protocol):
-    """``submit`` as in ``concurrent.futures``, giving ``Done``; ``close`` leaves no process behind."""
-
-    workers: int
-
-    def submit(self, work: Callable[[], Any]) -> "concurrent.futures.Future[Done]":
-        """Start a unit, or let it wait for a worker."""
-        ...
-
-    def describe(self) -> str:
-        """What does the work, on one line."""
-        ...
-
-    def close(self) -> None:
-        """End everything."""
-        ...
-
-
 _agreed: dict[str, str] = {}
 
 
@@ -80,7 +63,7 @@ def _do(work: Callable[[], Any], expected: dict[str, str]) -> Done:
 
 def _expected() -> dict[str, str]:
     own = versions()
-    return {field: own[field] for field in BITS_DEPEND_ON if field in own}
+    return {field: own[field] for field in BITS_DEPEND_ON}
 
 
 class Processes:
@@ -191,8 +174,7 @@ class OnRay:
                 f"cluster has more than {most['CPU']:g} CPU and {most['GPU']:g} GPU"
             )
         # Attempts are counted by the sweep, in its journal, so Ray makes none of its own.
-        task = ray.remote(num_cpus=processors, num_gpus=accelerators, max_retries=0)
-        self._task = task(_do_on_ray)
+        self._task = ray.remote(num_cpus=processors, num_gpus=accelerators, max_retries=0)(_do)
         self._expected = _expected() if check else {}
 
     def _start(self, address: str | None) -> None:
@@ -217,7 +199,7 @@ class OnRay:
 
     def submit(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Done]":
         """Start a unit, or let it wait for a worker."""
-        inner = self._task.remote(work, args, kwargs, self._expected).future()
+        inner = self._task.remote(functools.partial(work, *args, **kwargs), self._expected).future()
         outer: concurrent.futures.Future[Done] = concurrent.futures.Future()
         outer.set_running_or_notify_cancel()
 
@@ -225,7 +207,7 @@ class OnRay:
             if future.cancelled():
                 outer.set_exception(concurrent.futures.CancelledError())
             elif (error := future.exception()) is None:
-                outer.set_result(Done(*future.result()))
+                outer.set_result(future.result())
             else:
                 outer.set_exception(self._own_error(error))
 
@@ -255,6 +237,10 @@ class OnRay:
             self._folder.cleanup()
 
 
+Executor: TypeAlias = Processes | OnRay
+"""``submit`` as in ``concurrent.futures``, giving ``Done``; ``close`` leaves no process behind."""
+
+
 def _places(nodes: list[dict[str, float]], processors: float, accelerators: float) -> int:
     """How many units fit at once: each on one node.
 
@@ -272,11 +258,6 @@ def _places(nodes: list[dict[str, float]], processors: float, accelerators: floa
 
 def _on_one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _do_on_ray(work: Callable[..., Any], args: tuple, kwargs: dict, expected: dict[str, str]) -> tuple[Any, str]:
-    done = _do(lambda: work(*args, **kwargs), expected)
-    return done.found, done.worker
 
 
 def _ray() -> Any:
