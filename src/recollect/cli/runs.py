@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from recollect.cli.arguments import Commands
 from recollect.cli.learners import add_env_option, say_where
@@ -14,10 +15,11 @@ from recollect.errors import RecollectError, printable
 def _resume(args: argparse.Namespace) -> None:
     from recollect.store import files
 
-    if files.read_json(args.folder / "config.json").get("kind") == "learner":
+    config = files.read_json(args.folder / "config.json")
+    if config.get("kind") == "learner":
         _resume_learner(args)
     else:
-        _resume_figure(args)
+        _resume_figure(args, config)
 
 
 def _resume_learner(args: argparse.Namespace) -> None:
@@ -29,14 +31,12 @@ def _resume_learner(args: argparse.Namespace) -> None:
     say_where(learner, args.folder)
 
 
-def _resume_figure(args: argparse.Namespace) -> None:
-    from recollect.store import files
+def _resume_figure(args: argparse.Namespace, config: dict[str, Any]) -> None:
     from recollect.studies import reproduce
     from recollect.studies.drawing import require
     from recollect.training.progress import watching
 
     require()
-    config = files.read_json(args.folder / "config.json")
     plan = reproduce.plan_of(args.folder, config)
     with watching(plan.figure, [job.name for job in plan.jobs]) as watch:
         reproduce.resume(args.folder, watch, **resume_options(args))

@@ -3,9 +3,8 @@
 import contextlib
 import functools
 import queue
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,19 +114,30 @@ def _train(
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
     start, before, errors = time.monotonic(), folder.wall_seconds(), {}
     groups = {group_name(job, group): (job, group) for job in plan.jobs for group in range(len(job.groups))}
-    tasks, begun = [_task(plan, name, *of, states) for name, of in groups.items()], set()
+    tasks, begun = [], set()
+    for name, (job, group) in groups.items():
+        one = functools.partial(begin, plan, job, group, state=states.get(name))
+        tasks.append(crew.Task(name, job.name, one))
 
     def set_status(status: str, **details: Any) -> None:
         agents = {name: standing.details() for name, standing in standings.items()}
         seconds = round(before + time.monotonic() - start, 1)
         folder.set_status(status, **details, wall_seconds=seconds, agents=agents)
 
+    def tell(text: str) -> None:
+        folder.log("executor", said=text)
+        say(text)
+
     inbox: crew.Inbox = queue.SimpleQueue()
     set_status("running")
     with Interrupts(lambda: inbox.put(None)) as interrupts:
         try:
             stop = interrupts.asked
-            with contextlib.closing(_reports(tasks, inbox, stop, every, executor, folder, say)) as reports:
+            if executor is None:
+                reports = crew.reports(tasks, inbox, stop, every)
+            else:
+                reports = slices.reports(tasks, executor, inbox, stop, every, tell)
+            with contextlib.closing(reports):
                 for (name, _, _), content, snapshot in reports:
                     job, group = groups[name]
                     if isinstance(content, BaseException):
@@ -158,29 +168,6 @@ def _train(
         raise RecollectError("; ".join(dict.fromkeys(errors.values())))
     set_status("finished")
     folder.log("finished")
-
-
-def _task(plan: Plan, name: str, job: Job, group: int, states: States) -> crew.Task:
-    return crew.Task(name, job.name, functools.partial(begin, plan, job, group, state=states.get(name)))
-
-
-def _reports(
-    tasks: list[crew.Task],
-    inbox: crew.Inbox,
-    stop: threading.Event,
-    every: float,
-    executor: Executor | None,
-    folder: run_folders.RunFolder,
-    say: Say,
-) -> Generator[crew.Report]:
-    if executor is None:
-        return crew.reports(tasks, inbox, stop, every)
-
-    def tell(text: str) -> None:
-        folder.log("executor", said=text)
-        say(text)
-
-    return slices.reports(tasks, executor, inbox, stop, every, tell)
 
 
 def begin(

@@ -22,20 +22,12 @@ SOLVED = 0.95
 BLOCK = 1_000  # episodes
 Learning = TypeVar("Learning", bound=Agent)
 
-AGENTS = {
-    "robust": "the robust preset",
-    "paper": "the paper preset",
-    "none": "robust, nothing in memory",
-    "fifo": "robust, the last n states in memory",
-    "uniform": "robust, a uniform sample of the states in memory",
-    "oracle": "robust, but writing exactly the informative states",
-    "gru": "the paper's recurrent baseline",
-    "general": "the general agent with nothing set, its own number of slots included",
-}
-
 
 def episodic(name: str, experiment: Experiment, **changes: Any) -> EpisodicActorCritic:
-    """The agent called ``name`` in ``AGENTS``, for an experiment."""
+    """The agent of a preset's name, or the robust one with another memory, for an experiment.
+
+    "oracle" writes exactly the informative states.
+    """
     if name == "oracle":
         changes = {"oracle_bit": experiment.env.informative_bit, **changes}
     elif name in ("none", "fifo", "uniform"):

@@ -48,7 +48,14 @@ class Normalizer:
         moments.add(self.returns[copy : copy + 1])
         if over:
             self.returns[copy] = 0.0
-        return float(np.clip(reward / moments.deviation()[0], -LIMIT, LIMIT))
+        return self.scaled(reward, copy)
+
+    def scaled(self, reward: float, copy: int) -> float:
+        """The reward of one copy's step by what is known so far."""
+        if self.rewards is None:
+            return reward
+        deviation = self.rewards[copy % len(self.rewards)].deviation()[0]
+        return float(np.clip(reward / deviation, -LIMIT, LIMIT))
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays."""

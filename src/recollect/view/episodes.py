@@ -13,7 +13,6 @@ from recollect.agents.base import Turn
 from recollect.engines.host import Live, TimeStep, keys_of
 from recollect.envs import making
 from recollect.errors import RecollectError
-from recollect.training.normalization import LIMIT
 from recollect.training.online import Learner
 from recollect.view import format as recording
 from recollect.view import names
@@ -97,7 +96,12 @@ def play(
         following = np.zeros(size, np.float32)
         learner.vector.write(observation, following)
         learner.normalizer.observe(following, 0, learn=False)
-        came: tuple[Any, ...] = (following, np.float32(_scaled(learner, reward)), bool(terminated), bool(truncated))
+        came: tuple[Any, ...] = (
+            following,
+            np.float32(learner.normalizer.scaled(float(reward), 0)),
+            bool(terminated),
+            bool(truncated),
+        )
         told = jax.device_get(explain(live, before, TimeStep(*came)))
         before = live.agent
         columns["observation"].append(raw)
@@ -164,11 +168,3 @@ def _render(env: Any) -> Any:
         return env.render()
     except Exception:  # pictures are an extra: many environments need a library for them that is not there
         return None
-
-
-def _scaled(learner: Learner, reward: Any) -> float:
-    """The reward as the agent's δ has it."""
-    rewards = learner.normalizer.rewards
-    if rewards is None:
-        return float(reward)
-    return float(np.clip(float(reward) / rewards[0].deviation()[0], -LIMIT, LIMIT))

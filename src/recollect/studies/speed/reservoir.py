@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numba import njit
@@ -49,9 +49,9 @@ def shipped(n: int) -> dict[str, Method]:
 
 
 def times(
-    capacities=CAPACITIES,
-    lengths=LENGTHS,
-    report: Callable[[str], None] = lambda _: None,
+    capacities: Sequence[int],
+    lengths: Sequence[int],
+    report: Callable[[str], None],
     methods: Callable[[int], Mapping[str, Method]] = shipped,
     linear: tuple[str, ...] = (),
     seconds: float = 7.5,
