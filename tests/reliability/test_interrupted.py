@@ -45,7 +45,7 @@ def stopped_once(tmp_path_factory):
         return lambda: len(checkpoints.listing(path / "checkpoints" / group)) >= count
 
     def begin(plan, job, group, state):
-        name = reproduce.group_name(job, group)
+        name = f"{job.name}-{group}"
         for report in standin.begin(plan, job, group, state):
             yield report
             if name in ("episodic-0", "recurrent-1") and report.steps in (20, 40):
@@ -337,7 +337,7 @@ def test_one_failed_run_is_recorded_and_resumed_alone(tmp_path, whole, monkeypat
     begun = {}
 
     def failing(plan, job, group, state):
-        name = reproduce.group_name(job, group)
+        name = f"{job.name}-{group}"
         begun[name] = 0 if state is None else int(state["t"])
         for report in standin.begin(plan, job, group, state):
             yield report

@@ -34,24 +34,14 @@ INTERVENTIONS = {
 SOURCES = ("start and chain", "first decision", "last decision, on the path", "last decision, off it")
 
 
-def measure(switches: Switches, seeds: Sequence[int], steps: int, workers: int | None = None) -> Record:
-    """Train one run per seed, on ``workers`` threads (default: one per core); arrays are [seed, window, …]."""
-    agent = EpisodicActorCritic.preset("paper", memory_size=FIGURES["fig5"].memory_size)
-    return train(agent, ENV, switches, seeds, steps, WINDOWS, workers)
-
-
-def lengths(record: Record, steps: int) -> np.ndarray:
-    """Steps an episode in each window, in units of the fewest; a window without an end counts as half an episode."""
-    return steps // WINDOWS / np.maximum(record.episodes, 0.5) / ENV.shortest_episode
-
-
 def summarise(record: Record, steps: int) -> dict[str, Any]:
     """One row of the table, and the curves over training.
 
     Critic's errors are V less the value of the present policy, which is counted: the share of visits that ended in a
     reward, over all seeds. ``chain_errors``: mean δ on leaving a chain state, by the decision that this state names.
     """
-    length = lengths(record, steps)
+    # In units of the fewest steps; a window without an end counts as half an episode.
+    length = steps // WINDOWS / np.maximum(record.episodes, 0.5) / ENV.shortest_episode
     final = steps // WINDOWS * LAST / np.maximum(record.episodes[:, -LAST:].sum(1), 0.5) / ENV.shortest_episode
     loops, seeds = int((final > LOOPS).sum()), len(final)
     first, on, off = (ENV.decision_row(d, c) for d, c in ((0, 1), (ENV.decisions - 1, 1), (ENV.decisions - 1, 0)))
@@ -101,17 +91,16 @@ def summarise(record: Record, steps: int) -> dict[str, Any]:
     }
 
 
-def run(
-    seeds: Sequence[int], steps: int, on_row: Callable[[str], None] = lambda name: None, workers: int | None = None
-) -> dict[str, Any]:
-    """Every intervention on the same seeds."""
+def run(seeds: Sequence[int], steps: int, on_row: Callable[[str], None], workers: int | None) -> dict[str, Any]:
+    """Every intervention on the same seeds, each trained by ``workers`` threads (default: one per core)."""
     if steps % WINDOWS:
         raise ValueError(f"steps={steps} must be a multiple of {WINDOWS}, the windows it is measured in")
-    rows = {}
+    agent, rows = EpisodicActorCritic.preset("paper", memory_size=FIGURES["fig5"].memory_size), {}
     for name, switches in INTERVENTIONS.items():
         on_row(name)
-        changes = {k: v for k, v in switches._asdict().items() if v != Switches()._asdict()[k]}
-        rows[name] = {"changes": changes, **summarise(measure(switches, seeds, steps, workers), steps)}
+        changes = {k: v for k, v in switches._asdict().items() if v != Switches._field_defaults[k]}
+        record = train(agent, ENV, switches, seeds, steps, WINDOWS, workers)
+        rows[name] = {"changes": changes, **summarise(record, steps)}
     return {
         "seeds": list(seeds),
         "steps": steps,

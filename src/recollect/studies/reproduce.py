@@ -29,9 +29,9 @@ EVERY = 60.0
 """Seconds between two checkpoints of a group."""
 
 
-def group_name(job: Job, group: int) -> str:
-    """The name of a group's checkpoints."""
-    return f"{job.name}-{group}"
+def groups(plan: Plan) -> dict[str, tuple[Job, int]]:
+    """Each group, by the name of its checkpoints: its job, and its number there."""
+    return {f"{job.name}-{group}": (job, group) for job in plan.jobs for group in range(len(job.groups))}
 
 
 def train(
@@ -84,21 +84,18 @@ def resume(
         provenance.refuse_changes(folder.config, asked.config(), str(path), unlike)
         every = every or run_reading.seconds_between_checkpoints(path, folder.config)
         found = {}
-        for job in asked.jobs:
-            for group in range(len(job.groups)):
-                name = group_name(job, group)
-                like = trees.shapes(state_like(asked, job, group))
-                if (checkpoint := folder.load(name, like, fallback=fallback)) is not None:
-                    found[name] = checkpoint
+        for name, of in groups(asked).items():
+            like = trees.shapes(state_like(asked, *of))
+            if (checkpoint := folder.load(name, like, fallback=fallback)) is not None:
+                found[name] = checkpoint
         for checkpoint in found.values():
             now = provenance.without_versions(folder.config)
             provenance.refuse_changes(checkpoint.meta.get("config"), now, str(path))
         inexact = folder.refuse_other_versions(list(found.values()), allow_inexact)
         folder.cut_metrics(found)
         folder.log_resumed(found, inexact)
-        _train(
-            asked, folder, {name: checkpoint.arrays for name, checkpoint in found.items()}, watch, every, executor, say
-        )
+        states = {name: checkpoint.arrays for name, checkpoint in found.items()}
+        _train(asked, folder, states, watch, every, executor, say)
     return asked
 
 
@@ -113,9 +110,8 @@ def _train(
 ) -> None:
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
     start, before, errors = time.monotonic(), folder.wall_seconds(), {}
-    groups = {group_name(job, group): (job, group) for job in plan.jobs for group in range(len(job.groups))}
-    tasks, begun = [], set()
-    for name, (job, group) in groups.items():
+    known, tasks, begun = groups(plan), [], set()
+    for name, (job, group) in known.items():
         one = functools.partial(begin, plan, job, group, state=states.get(name))
         tasks.append(crew.Task(name, job.name, one))
 
@@ -139,7 +135,7 @@ def _train(
                 reports = slices.reports(tasks, executor, inbox, stop, every, tell)
             with contextlib.closing(reports):
                 for (name, _, _), content, snapshot in reports:
-                    job, group = groups[name]
+                    job, group = known[name]
                     if isinstance(content, BaseException):
                         errors[name] = f"training of the {job.name} agent failed: {_one_line(content)}"
                         folder.log("failed", group=name, error=errors[name])

@@ -144,10 +144,8 @@ class Fleet(abc.ABC):
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go back to what ``state`` gave; the environments themselves are brought there by ``replay``."""
         k, f, t = self.copies, np.size(arrays.get("finished.copies", ())), np.size(arrays.get("taken", ()))
-        expected: dict[str, Any] = {"steps": ((), "int64"), "sums": ((k,), "uint32"), "taken": ((t,), "uint8")}
-        expected |= {"scores": ((k,), "float64"), "finished.scores": ((f,), "float64")}
-        expected |= dict.fromkeys(("episodes", "lengths", "sizes"), ((k,), "int64"))
-        expected |= dict.fromkeys(("finished.copies", "finished.lengths"), ((f,), "int64"))
+        sizes = {"taken": (t,)} | dict.fromkeys(("finished.copies", "finished.scores", "finished.lengths"), (f,))
+        expected = {name: (sizes.get(name, now.shape), now.dtype.name) for name, now in self.state().items()}
         got = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
         if got != expected:
             wrong = sorted(name for name in {*got, *expected} if got.get(name) != expected.get(name))
