@@ -34,7 +34,7 @@ def parser() -> "argparse.ArgumentParser":
     """The command's options; kept apart so that tests and documentation can read them."""
     import argparse
 
-    from recollect.cli import bench, benchmark, lab, learners, plot, reproduce, runs, sample, view
+    from recollect.cli import bench, benchmark, lab, learners, reproduce, runs, sample, view
 
     top = argparse.ArgumentParser(
         prog="recollect",
@@ -44,7 +44,7 @@ def parser() -> "argparse.ArgumentParser":
     )
     top.add_argument("-V", "--version", action="version", version=f"recollect {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for subject in (learners, view, reproduce, benchmark, sample, runs, plot, bench, lab):
+    for subject in (learners, view, reproduce, benchmark, sample, runs, bench, lab):
         subject.register(commands)
     return top
 

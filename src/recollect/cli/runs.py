@@ -1,4 +1,4 @@
-"""``recollect resume``, ``runs`` and ``verify``: what is in run folders, and resuming it."""
+"""``recollect resume``, ``runs``, ``verify`` and ``plot``: what is in run folders, and resuming it."""
 
 import argparse
 import json
@@ -81,6 +81,12 @@ def _verify(args: argparse.Namespace) -> None:
         raise RecollectError(f"{args.folder} is damaged in {faults} place{'s' if faults > 1 else ''}")
 
 
+def _plot(args: argparse.Namespace) -> None:
+    from recollect.studies.plots import draw_figure
+
+    print(f"picture: {' '.join(str(picture) for picture in draw_figure(args.folder))}")
+
+
 def register(commands: Commands) -> None:
     """Add what reads run folders and resumes them."""
     resume = commands.add_parser("resume", help="continue a run that was interrupted or killed, bit for bit")
@@ -103,3 +109,7 @@ def register(commands: Commands) -> None:
     check = commands.add_parser("verify", help="check a run against its checksums")
     check.add_argument("folder", type=Path, metavar="RUN")
     check.set_defaults(run=_verify)
+
+    plot = commands.add_parser("plot", help="draw a run again from its folder")
+    plot.add_argument("folder", type=Path, metavar="DIR")
+    plot.set_defaults(run=_plot)

@@ -101,28 +101,21 @@ def _box(space: gym.spaces.Box) -> tuple[int, WRITER]:
     if np.issubdtype(space.dtype, np.floating):
         # Finite bounds throughout, so that one comparison finds what is infinite or NaN as well, also as a float32.
         largest = min(np.finfo(np.dtype(str(space.dtype))).max, np.finfo(np.float32).max)
-        low, high = np.maximum(low, -largest), np.minimum(high, largest)
+        low, high, scale = np.maximum(low, -largest), np.minimum(high, largest), None
+    else:
+        if np.issubdtype(space.dtype, np.bool_):
+            low, high = low.astype(np.int8), high.astype(np.int8)
+        span = np.maximum(high.astype(np.float64) - low.astype(np.float64), 1.0)
+        wide = span > WIDEST_SCALED
+        scale = np.where(wide, 0.0, low.astype(np.float64)), np.where(wide, 1.0, span)
 
-        def write(observation: Any, out: np.ndarray) -> None:
-            flat = _of_shape(observation, shape)
-            if not ((flat >= low) & (flat <= high)).all():
-                _refuse(flat, low, high)
-            out[:] = flat
-
-        return size, write
-    if np.issubdtype(space.dtype, np.bool_):
-        low, high = low.astype(np.int8), high.astype(np.int8)
-    span = np.maximum(high.astype(np.float64) - low.astype(np.float64), 1.0)
-    wide = span > WIDEST_SCALED
-    base, span = np.where(wide, 0.0, low.astype(np.float64)), np.where(wide, 1.0, span)
-
-    def write_scaled(observation: Any, out: np.ndarray) -> None:
+    def write(observation: Any, out: np.ndarray) -> None:
         flat = _of_shape(observation, shape)
         if not ((flat >= low) & (flat <= high)).all():
             _refuse(flat, low, high)
-        out[:] = (flat - base) / span
+        out[:] = flat if scale is None else (flat - scale[0]) / scale[1]
 
-    return size, write_scaled
+    return size, write
 
 
 def _of_shape(observation: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -24,8 +24,6 @@ from recollect.cores import cores
 from recollect.errors import RecollectError
 from recollect.store.provenance import BITS_DEPEND_ON, versions
 
-RAY_ADDRESS = "RAY_ADDRESS"
-
 
 class WorkerLostError(RecollectError):
     """The worker of a unit ended in the middle of it: killed, out of memory, or with its machine."""
@@ -279,7 +277,7 @@ def make(on: str, jobs: int, accelerators: float = 0.0, check: bool = True) -> E
     if on == "local":
         return Processes(jobs)
     if on == "ray":
-        return OnRay(os.environ.get(RAY_ADDRESS) or None, accelerators=accelerators, check=check)
+        return OnRay(os.environ.get("RAY_ADDRESS") or None, accelerators=accelerators, check=check)
     if on.startswith("ray://"):
         return OnRay(on, accelerators=accelerators, check=check)
     raise RecollectError(f"--on {on}: local, ray and ray://HOST:PORT are known")

@@ -3,8 +3,9 @@
 import contextlib
 import functools
 import queue
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,29 +111,18 @@ def _train(
 ) -> None:
     standings = {job.name: Standing(job, plan.episodes) for job in plan.jobs}
     start, before, errors = time.monotonic(), folder.wall_seconds(), {}
-    known, tasks, begun = groups(plan), [], set()
-    for name, (job, group) in known.items():
-        one = functools.partial(begin, plan, job, group, state=states.get(name))
-        tasks.append(crew.Task(name, job.name, one))
+    known, begun = groups(plan), set()
 
     def set_status(status: str, **details: Any) -> None:
         agents = {name: standing.details() for name, standing in standings.items()}
         seconds = round(before + time.monotonic() - start, 1)
         folder.set_status(status, **details, wall_seconds=seconds, agents=agents)
 
-    def tell(text: str) -> None:
-        folder.log("executor", said=text)
-        say(text)
-
     inbox: crew.Inbox = queue.SimpleQueue()
     set_status("running")
     with Interrupts(lambda: inbox.put(None)) as interrupts:
         try:
-            stop = interrupts.asked
-            if executor is None:
-                reports = crew.reports(tasks, inbox, stop, every)
-            else:
-                reports = slices.reports(tasks, executor, inbox, stop, every, tell)
+            reports = _reports(plan, folder, states, inbox, interrupts.asked, every, executor, say)
             with contextlib.closing(reports):
                 for (name, _, _), content, snapshot in reports:
                     job, group = known[name]
@@ -155,7 +145,7 @@ def _train(
             with contextlib.suppress(RecollectError):
                 set_status("failed", error=_one_line(error))
             raise
-        if interrupts.asked.is_set() and len(errors) + sum(len(s.results) for s in standings.values()) < len(tasks):
+        if interrupts.asked.is_set() and len(errors) + sum(len(s.results) for s in standings.values()) < len(known):
             folder.log("interrupted")
             set_status("interrupted", **({"errors": errors} if errors else {}))
             raise Interrupted
@@ -164,6 +154,29 @@ def _train(
         raise RecollectError("; ".join(dict.fromkeys(errors.values())))
     set_status("finished")
     folder.log("finished")
+
+
+def _reports(
+    plan: Plan,
+    folder: run_folders.RunFolder,
+    states: States,
+    inbox: crew.Inbox,
+    stop: threading.Event,
+    every: float,
+    executor: Executor | None,
+    say: Say,
+) -> Generator[crew.Report]:
+    tasks = []
+    for name, (job, group) in groups(plan).items():
+        tasks.append(crew.Task(name, job.name, functools.partial(begin, plan, job, group, state=states.get(name))))
+    if executor is None:
+        return crew.reports(tasks, inbox, stop, every)
+
+    def tell(text: str) -> None:
+        folder.log("executor", said=text)
+        say(text)
+
+    return slices.reports(tasks, executor, inbox, stop, every, tell)
 
 
 def begin(

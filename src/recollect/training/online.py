@@ -21,7 +21,7 @@ from recollect.agents.general import GeneralActorCritic
 from recollect.errors import RecollectError
 from recollect.store import checkpoints
 from recollect.store.interrupts import Interrupted, Interrupts
-from recollect.store.provenance import native, plain
+from recollect.store.provenance import native, plain, without_versions
 from recollect.training import arguments, player, saving
 from recollect.training import callbacks as known_callbacks
 from recollect.training.assembly import assemble
@@ -324,7 +324,7 @@ class Learner(Stepping):
         folder.exact = self.exact
         meta = saving.meta_of(self, finished)
         meta["metrics"] = folder.metrics_so_far(GROUP, named.name_of(self.agent), self.seeds)
-        meta["config"] = {name: value for name, value in folder.config.items() if name != "versions"}
+        meta["config"] = without_versions(folder.config)
         return folder.save_checkpoint(GROUP, saving.arrays_of(self), meta)
 
     # -- acting

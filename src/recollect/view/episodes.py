@@ -51,8 +51,7 @@ def showing(learner: Learner) -> gym.Env:
 def describe(learner: Learner, env: Any, title: str) -> dict[str, Any]:
     """What a recording says besides its episodes."""
     told = learner.description()
-    size, shape = learner.vector.size, learner.vector.shape
-    seen = names.told_by(env, "observation_names", size) or names.of_observations(learner.observation_space)
+    shape = learner.vector.shape
     actions = names.of_actions(learner.action_space)
     kind = type(learner.actions.distribution).__name__.lower()
     sizes = list(getattr(learner.actions.distribution, "sizes", [len(actions)]))
@@ -63,13 +62,19 @@ def describe(learner: Learner, env: Any, title: str) -> dict[str, Any]:
         "title": title,
         "environment": {"name": learner.source.name, "options": made["options"] if made else {}},
         "agent": {"name": named.name_of(learner.agent), **told["agent"]},
-        "observation": {"names": seen, "shape": list(shape) if shape else None},
+        "observation": {"names": _seen(learner, env), "shape": list(shape) if shape else None},
         "actions": {
             "names": names.told_by(env, "action_names", len(actions)) or actions,
             "kind": kind,
             "sizes": sizes,
         },
     }
+
+
+def _seen(learner: Learner, env: Any) -> list[str]:
+    """What the elements of an observation are called."""
+    told = names.told_by(env, "observation_names", learner.vector.size)
+    return told or names.of_observations(learner.observation_space)
 
 
 def play(
@@ -132,9 +137,8 @@ def play(
         episode["hidden"] = [{"name": k, "values": recording.encode(np.stack(v))} for k, v in hidden.items()]
     if len(stays):
         seen = recording.decode(episode["observation"])
-        observed = names.told_by(env, "observation_names", size) or names.of_observations(learner.observation_space)
         named_keys = getattr(learner.agent, "key_names", None)
-        episode["memory"] = stays.document(seen, named_keys(observed) if named_keys else None)
+        episode["memory"] = stays.document(seen, named_keys(_seen(learner, env)) if named_keys else None)
     return episode
 
 
