@@ -40,11 +40,12 @@ def check_out(args: argparse.Namespace) -> None:
     """Refuse a place for the report before the work begins rather than after it."""
     from recollect.studies.sweep import journal_of
 
+    resume = getattr(args, "resume", False)  # not of a command whose report is made in one piece
     if args.out is None:
-        if args.resume:
+        if resume:
             raise RecollectError("--resume: say with --out which report to continue")
         return
-    if not args.resume:
+    if not resume:
         for path in (args.out, journal_of(args.out)):
             if path.exists():
                 raise RecollectError(

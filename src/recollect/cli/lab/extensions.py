@@ -11,7 +11,6 @@ from recollect.errors import RecollectError
 def _extensions(args: argparse.Namespace) -> None:
     from recollect.studies.extensions import study_abstract, study_continuing
 
-    args.resume = False
     check_out(args)
     if args.amount is not None and args.amount % 10:
         raise RecollectError(f"--amount {args.amount}: a multiple of 10 is needed, the last tenth is measured")

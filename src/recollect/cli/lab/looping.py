@@ -12,7 +12,6 @@ def _looping(args: argparse.Namespace) -> None:
     from recollect.studies.drawing import require
     from recollect.studies.lab_plots import draw_looping
 
-    args.resume = False
     check_out(args)
     if args.picture is not None:
         require()
