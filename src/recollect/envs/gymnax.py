@@ -11,7 +11,7 @@ import numpy as np
 
 from recollect.envs.adapters import Adapted, as_written, settled
 from recollect.envs.base import TimeStep
-from recollect.envs.spaces import WIDEST_SCALED, SpaceError
+from recollect.envs.spaces import SpaceError, scaling
 from recollect.errors import RecollectError
 
 Encoder = Callable[[Any], jax.Array]
@@ -98,10 +98,8 @@ def _box(space: Any) -> tuple[int, Encoder]:
     size = math.prod(int(n) for n in shape)
     if not jnp.issubdtype(space.dtype, jnp.integer):
         return size, lambda x: jnp.asarray(x, jnp.float32).reshape(size)
-    low, high = (np.broadcast_to(np.asarray(x, np.float64), shape).ravel() for x in (space.low, space.high))
-    span = np.maximum(high - low, 1.0)
-    wide = span > WIDEST_SCALED
-    base, span = np.where(wide, 0.0, low).astype(np.float32), np.where(wide, 1.0, span).astype(np.float32)
+    low, high = (np.broadcast_to(np.asarray(x), shape).ravel() for x in (space.low, space.high))
+    base, span = (part.astype(np.float32) for part in scaling(low, high))
     if (base == 0).all() and (span == 1).all():
         return size, lambda x: jnp.asarray(x, jnp.float32).reshape(size)
     return size, lambda x: (jnp.asarray(x, jnp.float32).reshape(size) - base) / span

@@ -135,9 +135,7 @@ def source(env: Any) -> Source:
     """The environments behind an id, an environment or a factory."""
     if isinstance(env, str):
         return Source(env, make(env), lambda: make(env))
-    if isinstance(env, gym.vector.VectorEnv):
-        return Source(_name(env), env, None)
-    if isinstance(env, gym.Env):
+    if isinstance(env, (gym.Env, gym.vector.VectorEnv)):
         return Source(_name(env), env, None)
     if callable(env):
         first = env()

@@ -105,9 +105,7 @@ def _box(space: gym.spaces.Box) -> tuple[int, WRITER]:
     else:
         if np.issubdtype(space.dtype, np.bool_):
             low, high = low.astype(np.int8), high.astype(np.int8)
-        span = np.maximum(high.astype(np.float64) - low.astype(np.float64), 1.0)
-        wide = span > WIDEST_SCALED
-        scale = np.where(wide, 0.0, low.astype(np.float64)), np.where(wide, 1.0, span)
+        scale = scaling(low, high)
 
     def write(observation: Any, out: np.ndarray) -> None:
         flat = _of_shape(observation, shape)
@@ -116,6 +114,14 @@ def _box(space: gym.spaces.Box) -> tuple[int, WRITER]:
         out[:] = flat if scale is None else (flat - scale[0]) / scale[1]
 
     return size, write
+
+
+def scaling(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What is taken away from whole numbers between bounds, and what they are divided by then: 0 and 1 if too wide."""
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    span = np.maximum(high - low, 1.0)
+    wide = span > WIDEST_SCALED
+    return np.where(wide, 0.0, low), np.where(wide, 1.0, span)
 
 
 def _of_shape(observation: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -63,10 +63,9 @@ class RunFolder:
         now = versions()
         config = plain({**config, "command": command_line(), "versions": now})
         content = encode(config, "the config", indent=1)  # first of all: what cannot be written leaves nothing
-        path = self._make(Path(path).absolute(), numbered)
-        self._enter(path, now)
+        self._know(self._make(Path(path).absolute(), numbered), config, now)
+        self.take()
         try:
-            self.lock, self.config = Lock(path), config
             self._place.replace("config.json", content)
             self._place.replace("metrics.jsonl", b"")
             self.set_status("running")
@@ -95,11 +94,8 @@ class RunFolder:
         except OSError as error:
             raise RecollectError(f"cannot create the run folder {path}: {error.strerror}") from error
 
-    def _enter(self, path: Path, now: dict[str, str]) -> None:
-        self.path, self.exact, self.versions = path, True, now
-        self.config: dict[str, Any] = {}
-        self.lock: Lock | None = None
-        self._place = Folder(path)
+    def _know(self, path: Path, config: dict[str, Any], now: dict[str, str]) -> None:
+        self.path, self.config, self.exact, self.versions = path, config, True, now
         self._written: dict[str, Any] = {}  # by group: how many lines, and the SHA-256 of them
 
     @classmethod
@@ -107,14 +103,9 @@ class RunFolder:
         """Take hold of the folder of a run that has ended or died, to resume it; changes nothing but the lock."""
         path = Path(path).absolute()
         require_files(path)
-        config = files.read_json(path / "config.json")
         folder = cls.__new__(cls)
-        folder._enter(path, versions())
-        try:
-            folder.lock, folder.config = Lock(path, break_lock=break_lock), config
-        except BaseException:
-            folder.close()
-            raise
+        folder._know(path, files.read_json(path / "config.json"), versions())
+        folder.take(break_lock)
         return folder
 
     def __enter__(self) -> "RunFolder":
@@ -124,10 +115,18 @@ class RunFolder:
         self.close()
 
     def close(self) -> None:
-        """Let others in."""
-        if self.lock is not None:
-            self.lock.release()
+        """Let others in, until ``take``."""
+        self.lock.release()
         self._place.close()
+
+    def take(self, break_lock: bool = False) -> None:
+        """Open and lock the folder."""
+        self._place = Folder(self.path)
+        try:
+            self.lock = Lock(self.path, break_lock=break_lock)
+        except BaseException:
+            self._place.close()
+            raise
 
     def append(self, agent: str, lines: Sequence[dict], group: str = "") -> None:
         """Append completed bins of the agent called ``agent``."""
@@ -190,15 +189,6 @@ class RunFolder:
         self._place.flush("metrics.jsonl")
         return {"agent": agent, "seeds": list(seeds), "lines": count, "sha256": sums.hexdigest()}
 
-    def take(self) -> None:
-        """Lock the folder again after ``close``."""
-        self._place = Folder(self.path)
-        try:
-            self.lock = Lock(self.path)
-        except BaseException:
-            self._place.close()
-            raise
-
     def load(self, group: str, like: checkpoints.Shapes, *, fallback: bool = False) -> Checkpoint | None:
         """The newest state of a group, or None where none was ever saved."""
         place = group_folder(self.path, group)
@@ -225,7 +215,7 @@ class RunFolder:
 
     def log_resumed(self, found: Mapping[str, Checkpoint], inexact: Sequence[str]) -> None:
         """Log that the run is resumed: from which checkpoints, and what was not as it should be."""
-        if self.lock is not None and self.lock.predecessor:
+        if self.lock.predecessor:
             self.log("took over the lock", of=self.lock.predecessor)
         for name, checkpoint in found.items():
             for reason in checkpoint.passed_over:

@@ -16,12 +16,7 @@ class Stays:
     """
 
     def __init__(self) -> None:
-        self.slot: list[int] = []
-        self.seen: list[int] = []
-        self.begin: list[int] = []
-        self.until: list[int] = []
-        self.log_weight: list[float] = []
-        self.key: list[np.ndarray] = []
+        self.stays: list[dict[str, Any]] = []
         self._in: dict[int, int] = {}  # which stay each slot has now
         self._before: dict[str, np.ndarray] | None = None
         self._steps: list[dict[str, np.ndarray]] = []
@@ -36,15 +31,13 @@ class Stays:
         for slot in np.flatnonzero(self._arrived(now) | (~filled & self._occupied(len(filled)))):
             slot = int(slot)
             if slot in self._in:
-                self.until[self._in.pop(slot)] = t
+                self.stays[self._in.pop(slot)]["until"] = t
             if filled[slot]:
-                self._in[slot] = len(self.slot)
-                self.slot.append(slot)
-                self.seen.append(t - int(now.get("delay", 1)))  # −1 for what the episode begins with
-                self.begin.append(t)
-                self.until.append(t)
-                self.log_weight.append(float(now["log_weights"][slot]) if "log_weights" in now else 0.0)
-                self.key.append(np.array(now["keys"][slot], np.float32))
+                self._in[slot] = len(self.stays)
+                seen = t - int(now.get("delay", 1))  # −1 for what the episode begins with
+                weight = float(now["log_weights"][slot]) if "log_weights" in now else 0.0
+                stay = {"slot": slot, "seen": seen, "from": t, "until": t, "log_weight": weight}
+                self.stays.append(stay | {"key": np.array(now["keys"][slot], np.float32)})
         now["occupant"] = np.array([self._in.get(slot, -1) for slot in range(len(filled))])
         self._before = now
         self._steps.append(now)
@@ -70,17 +63,12 @@ class Stays:
     def document(self, observations: np.ndarray, key_names: Any = None) -> dict[str, Any]:
         """The memory of an episode as a recording has it; ``observations``: those that were seen, by step."""
         steps, slots = len(self._steps), len(self._steps[0]["filled"])
-        until = np.array(self.until, int)
-        until[list(self._in.values())] = steps
+        for k in self._in.values():
+            self.stays[k]["until"] = steps
+        kinds = {"slot": int, "seen": int, "from": int, "until": int, "log_weight": np.float32}
         found: dict[str, Any] = {
             "slots": slots,
-            "stays": {
-                "slot": recording.encode(np.array(self.slot, int)),
-                "seen": recording.encode(np.array(self.seen, int)),
-                "from": recording.encode(np.array(self.begin, int)),
-                "until": recording.encode(until),
-                "log_weight": recording.encode(np.array(self.log_weight, np.float32)),
-            },
+            "stays": {name: recording.encode(self._column(name, kind)) for name, kind in kinds.items()},
             "recalled": recording.encode(self._stack("recalled").astype(int)),
             "probability": recording.encode_shares(self._stack("probabilities")),
         }
@@ -95,6 +83,9 @@ class Stays:
         if key_names is not None:
             found["key_names"] = [str(name) for name in key_names]
         return found
+
+    def _column(self, name: str, kind: Any) -> np.ndarray:
+        return np.array([stay[name] for stay in self.stays], kind)
 
     def _stack(self, name: str) -> np.ndarray:
         return np.stack([step[name] for step in self._steps])
@@ -120,15 +111,15 @@ class Stays:
 
     def _keys(self, observations: np.ndarray) -> dict[str, Any]:
         """What the query is compared with, by stay; those of its elements that change during a stay also by step."""
-        if not self.key:
+        if not self.stays:
             return {}
-        keys = np.stack(self.key)
+        keys, seen = self._column("key", np.float32), self._column("seen", int)
         occupant, now = self._stack("occupant"), self._stack("keys")
         there = occupant >= 0
         changing = np.flatnonzero((now[there] != keys[occupant[there]]).any(axis=0))
         found: dict[str, Any] = {}
-        known = min(self.seen) >= 0 and keys.shape[1] == observations.shape[1]
-        if not known or not np.array_equal(keys, observations[self.seen]):
+        known = seen.min() >= 0 and keys.shape[1] == observations.shape[1]
+        if not known or not np.array_equal(keys, observations[seen]):
             found["keys"] = recording.encode_values(keys)
         if len(changing):
             found["keys_changing"] = {
