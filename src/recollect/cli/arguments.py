@@ -112,11 +112,13 @@ def add_gpus(command: argparse.ArgumentParser) -> None:
     )
 
 
-def names_among(what: str, known: tuple[str, ...], all_of: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
-    """Comma-separated names among those that are known, or ``all``."""
+def names_among(
+    what: str, known: tuple[str, ...], all_of: tuple[str, ...] | None = None
+) -> Callable[[str], tuple[str, ...]]:
+    """Comma-separated names among those that are known, or ``all``: every one, or ``all_of``."""
 
     def parse(text: str) -> tuple[str, ...]:
-        names = all_of if text == "all" else tuple(text.split(","))
+        names = (all_of or known) if text == "all" else tuple(text.split(","))
         if unknown := set(names) - set(known):
             raise argparse.ArgumentTypeError(f"unknown {what} {', '.join(unknown)}; choose among {', '.join(known)}")
         return names

@@ -101,9 +101,7 @@ def register(commands: Commands) -> None:
     loop.add_argument("--hidden", type=count, default=64, help="units of the networks (default: 64)")
     loop.add_argument("--env", default="CartPole-v1", help="default: CartPole-v1")
     known = ("episodic", "none", "gru", "gru-long", "real-time", "gru-jax", "general")
-    loop.add_argument(
-        "--agents", type=names_among("agent", known, known), default=known, help=f"default: {','.join(known)}"
-    )
+    loop.add_argument("--agents", type=names_among("agent", known), default=known, help=f"default: {','.join(known)}")
     loop.set_defaults(run=_host)
     loop = subjects.add_parser("train", help="steps per second of the whole online loop, in environments in JAX")
     add_pair(loop, PAPERS)
@@ -112,7 +110,7 @@ def register(commands: Commands) -> None:
     loop.add_argument("--runs", type=counts, help="how many at once, comma-separated (default: as the machine allows)")
     loop.add_argument("--seconds", type=float, default=1.0, help="of each measurement (default: 1)")
     parts = ("growth", "figure5")
-    loop.add_argument("--skip", type=names_among("part", parts, parts), default=(), help=f"any of {','.join(parts)}")
+    loop.add_argument("--skip", type=names_among("part", parts), default=(), help=f"any of {','.join(parts)}")
     loop.add_argument("--json", action="store_true", help="print JSON instead of tables")
     loop.add_argument("--picture", type=Path, help="where to draw steps per second over runs")
     loop.set_defaults(run=_train)

@@ -3,6 +3,7 @@
 A leaf's name is its path, as in ``agent.params.value.0.weight``. Typed JAX keys become their words, ``uint32``.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,11 @@ def shapes(like: Any) -> dict[str, tuple[tuple[int, ...], str]]:
             leaf = jax.eval_shape(jax.random.key_data, leaf)
         found[_name(path)] = tuple(np.shape(leaf)), np.dtype(getattr(leaf, "dtype", type(leaf))).name
     return found
+
+
+def size(like: Any) -> int:
+    """Bytes of all leaves; nothing is computed."""
+    return sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in shapes(like).values())
 
 
 def restore(arrays: Mapping[str, np.ndarray], like: Any) -> Any:

@@ -20,6 +20,7 @@ from recollect.studies.executors import Done, Executor, VersionsDifferError
 from recollect.studies.sweep import ATTEMPTS, Say
 from recollect.training.batch import Progress, Result
 
+State = Mapping[str, np.ndarray] | None
 LONGEST = 15.0  # seconds of a slice; a compiled call is not cut short
 
 
@@ -34,7 +35,7 @@ class Slice(NamedTuple):
     result: Result | None
 
 
-def do_slice(task: Task, state: Mapping[str, np.ndarray] | None, seconds: float) -> Slice:
+def do_slice(task: Task, state: State, seconds: float) -> Slice:
     """Train a group for about so long, in a worker."""
     begin = task.begin if state is None else functools.partial(task.begin, state=state)  # type: ignore[call-arg]
     start, bins, last, result = time.monotonic(), [], None, None
@@ -51,12 +52,6 @@ def do_slice(task: Task, state: Mapping[str, np.ndarray] | None, seconds: float)
     return Slice(sent, snapshot, result)
 
 
-class _UnderWay(NamedTuple):
-    task: Task
-    state: Mapping[str, np.ndarray] | None
-    attempt: int
-
-
 def reports(
     tasks: Sequence[Task], executor: Executor, inbox: Inbox, stop: threading.Event, every: float, say: Say
 ) -> Generator[Report]:
@@ -71,11 +66,11 @@ def reports(
         say: told who does what.
     """
     wake: queue.SimpleQueue[Any] = inbox
-    under_way: dict[concurrent.futures.Future[Done], _UnderWay] = {}
+    under_way: dict[concurrent.futures.Future[Done], tuple[Task, State, int]] = {}  # begun from where, which attempt
 
-    def submit(task: Task, state: Mapping[str, np.ndarray] | None, attempt: int = 1) -> None:
+    def submit(task: Task, state: State, attempt: int = 1) -> None:
         future = executor.submit(functools.partial(do_slice, task, state, min(every, LONGEST)))
-        under_way[future] = _UnderWay(task, state, attempt)
+        under_way[future] = task, state, attempt
         future.add_done_callback(wake.put)
 
     try:

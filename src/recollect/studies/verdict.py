@@ -139,9 +139,7 @@ def _query(config: dict[str, Any], ours: Curves) -> Row:
     bits = config["environment"]
     identifiers = bits["identifier_bits"]
     query = _last(ours.query_vectors)
-    if query.shape[1] != len(
-        identifiers
-    ):  # no bin of any seed is complete, so the folder has no query to tell the size
+    if query.shape[1] != len(identifiers):  # no bin of any seed is complete: no query tells the size
         query = np.full((len(ours.seeds), len(identifiers), bits["observation_size"]), np.nan)
     holds, parts = np.ones(len(ours.seeds), bool), []
     for d, own in enumerate(identifiers):

@@ -3,7 +3,6 @@
 What cannot be is refused here, before anything is compiled or any memory is asked for.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -123,7 +122,7 @@ def _refuse_too_large(agent: Any, size: int, outputs: int, copies: int) -> None:
     refusing.too_large(rows, f"copies={copies}: observations of {size:,} numbers", fix)
     try:
         state = jax.eval_shape(lambda: agent.init(prng.key(0), size, outputs))
-        each = sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in trees.shapes(state).values())
+        each = trees.size(state)
     except OverflowError:  # sizes that JAX cannot even write down
         each = 2**63
     refusing.too_large(rows + copies * each, f"copies={copies}: the agent's state and observations", fix)

@@ -1,6 +1,5 @@
 """Runs of any agent in any JAX environment, as pytrees: XLA runs them, and the faster engines take them over."""
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -23,9 +22,7 @@ SECONDS = 2.0
 
 def refuse_too_large(agent: Agent, env: Environment, seeds: int, bins: int) -> None:
     """Refuse runs whose states do not fit, by their bytes, before anything is traced, compiled or allocated."""
-    needed = sum(
-        math.prod(s) * np.dtype(d).itemsize for s, d in trees.shapes(state_like(agent, env, seeds, bins)).values()
-    )
+    needed = trees.size(state_like(agent, env, seeds, bins))
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     refusing.too_large(needed, f"the states of {seeds} runs", "a smaller memory_size, or fewer seeds at once", limit)
 

@@ -41,7 +41,5 @@ class Progress(NamedTuple):
     episodes: np.ndarray  # [seed]
     new_bins: Sequence[dict[str, Any]]  # bins that were completed by this call, one entry per seed and bin
     recent_return: float  # mean over seeds of the last complete bin
-    snapshot: Callable[[], dict[str, np.ndarray]] = (
-        dict  # all that is needed to continue; call it before the next report
-    )
+    snapshot: Callable[[], dict[str, np.ndarray]] = dict  # all it takes to continue; call it before the next report
     choice: Choice = Choice("jax")  # the engine, and why each faster one was passed over

@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
     atlas.add_argument("--episodes", type=count, help="the budget; default: the experiment's own")
     atlas.add_argument(
         "--parts",
-        type=names_among("part", PARTS, PARTS),
+        type=names_among("part", PARTS),
         default=("numbers", "programs"),
         help="comma-separated: numbers, programs, general (choices that only the general, slower loop knows), or all",
     )

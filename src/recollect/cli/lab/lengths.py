@@ -74,7 +74,7 @@ def register(commands: Commands) -> None:
     lengths = commands.add_parser("lengths", help="how far back each agent still remembers: shares solved by length")
     lengths.add_argument(
         "--families",
-        type=names_among("family", FAMILIES, FAMILIES),
+        type=names_among("family", FAMILIES),
         default=("t-maze",),
         help=f"comma-separated, or all: {', '.join(FAMILIES)} (default: t-maze)",
     )
@@ -83,7 +83,7 @@ def register(commands: Commands) -> None:
     )
     lengths.add_argument(
         "--agents",
-        type=names_among("agent", AGENTS, AGENTS),
+        type=names_among("agent", AGENTS),
         default=("episodic", "gru"),
         help=f"comma-separated, or all: {', '.join(AGENTS)} (default: episodic,gru); "
         "gru carries its gradients forward, gru-full backpropagates through the episode, on secret-informant alone",

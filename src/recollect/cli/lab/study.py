@@ -43,7 +43,7 @@ def register(commands: Commands) -> None:
     )
     study.add_argument(
         "--agents",
-        type=names_among("agent", AGENTS, AGENTS),
+        type=names_among("agent", AGENTS),
         default=("robust",),
         help=f"comma-separated, or all: {', '.join(AGENTS)} (default: robust)",
     )
