@@ -152,7 +152,6 @@ def _steps_of_newest(folder: Path) -> int:
 
 
 _KNOWN = {cls.__name__: cls for cls in (Evaluate, EarlyStop, Checkpoint, Record)}
-_PLACES = ("folder",)  # options that lead out of the run folder: not written down, and not believed where they are
 
 
 def checked(callbacks: Any) -> list[Any]:
@@ -185,9 +184,8 @@ def describe(callbacks: Iterable[Any]) -> list[dict[str, Any]]:
             found.append({"name": getattr(callback, "__qualname__", type(callback).__qualname__)})
             continue
         options = {option: getattr(callback, option) for option in inspect.signature(type(callback)).parameters}
-        places = [name for name in _PLACES if options.pop(name, None) is not None]
-        found.append({"class": type(callback).__name__, "options": plain(options)})
-        found[-1] |= {"outside": places} if places else {}
+        outside = {"outside": ["folder"]} if options.pop("folder", None) is not None else {}
+        found.append({"class": type(callback).__name__, "options": plain(options), **outside})
     return found
 
 
@@ -206,10 +204,10 @@ def restore(described: Any, folder: Path | str | None = None) -> list[Any]:
 
 def _restore_one(entry: dict[str, Any], folder: Path | str | None) -> Any:
     options = dict(entry["options"])
-    named = {name: options.pop(name) for name in _PLACES if options.get(name) is not None}
-    if named or entry.get("outside"):
+    named = options.pop("folder", None)  # it leads out of the run folder, and is not believed where it is written down
+    if named is not None or entry.get("outside"):
         if folder is None:
-            said = f" ({printable(', '.join(map(str, named.values())), 200)})" if named else ""
+            said = "" if named is None else f" ({printable(named, 200)})"
             raise FileError(
                 f"its {entry['class']} callback saved to a folder outside of the run{said}: nothing is written there "
                 "because a file says so; --checkpoint-folder DIR (in Python checkpoint_folder=) says where it saves"
