@@ -1,5 +1,6 @@
 """Loop nests: which axes are run through as one, along which one vectors lie, what is written out."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -7,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Elements, Place, source
-from recollect.engines.compiler.graph import VIEWS, Node, node
+from recollect.engines.compiler.graph import VIEWS, Node
 from recollect.engines.compiler.plan import (
     OPAQUE,
     Plan,
@@ -218,11 +219,8 @@ class Nests:
             self.w.settle()
 
     def _written_out(self, sizes: Sequence[int], done: list[Index], body: Callable) -> None:
-        if not sizes:
-            body(done)
-            return
-        for k in range(sizes[0]):
-            self._written_out(sizes[1:], [*done, affine.number(k)], body)
+        for places in itertools.product(*map(range, sizes)):
+            body([*done, *map(affine.number, places)])
 
     def fill(self, buffer: Buffer, n: Node) -> None:
         """Copy all elements of a node into memory."""
@@ -252,9 +250,9 @@ class Nests:
 
 def of_operands(n: Node) -> Node:
     """Stands in for a reduction where only the places of its operands' elements count."""
-    return node("sum", n.ins, n.shape, n.dtype, (n.params[0], (), False))
+    return Node("sum", n.ins, n.shape, n.dtype, (n.params[0], (), False))
 
 
 def use_of(n: Node) -> Node:
     """Stands in for whatever reads an element of ``n``."""
-    return node("use", (n,), n.shape, n.dtype)
+    return Node("use", (n,), n.shape, n.dtype)

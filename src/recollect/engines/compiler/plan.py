@@ -97,9 +97,7 @@ def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node | None:
     axis, shape = n.params[1][0], n.ins[0].shape
     total = graph.bcast(graph.const(np.float32(0)), n.shape, ())
     for k in range(shape[axis]):
-        first = [k if d == axis else 0 for d in range(len(shape))]
-        end = [k + 1 if d == axis else s for d, s in enumerate(shape)]
-        term = [graph.reshape(graph.slice(f, first, end), n.shape) for f in factors]
+        term = [graph.layer(f, axis, k) for f in factors]
         if not all(base(x).size == 1 or fusion.is_layer(base(x)) for x in term):
             return None
         total = graph.elementwise("fma", *term, total) if len(term) == 2 else graph.elementwise("add", total, *term)

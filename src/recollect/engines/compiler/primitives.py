@@ -139,7 +139,7 @@ def _scan(graph: Graph, e: Any, x: list[Node]) -> Any:
     if length <= UNROLLED_SCAN:
         rows: list[list[Node]] = []
         for t in reversed(range(length)) if p["reverse"] else range(length):
-            at = [_row(graph, n, t) for n in xs]
+            at = [graph.layer(n, 0, t) for n in xs]
             out = convert(graph, p["jaxpr"], [*fixed, *carry, *at])
             carry, rows = out[:carries], [*rows, out[carries:]]
         rows = rows[::-1] if p["reverse"] else rows
@@ -148,10 +148,7 @@ def _scan(graph: Graph, e: Any, x: list[Node]) -> Any:
                 *carry,
                 *(graph.bcast(graph.const(0, letter(v.aval.dtype)), physical(v.aval), ()) for v in e.outvars[carries:]),
             ]
-        stacked = [
-            graph.concat([graph.reshape(n, (1, *n.shape)) for n in column], 0) for column in zip(*rows, strict=True)
-        ]
-        return [*carry, *stacked]
+        return [*carry, *(graph.stack(column, 0) for column in zip(*rows, strict=True))]
     body = subgraph(p["jaxpr"], [(n.shape, n.dtype) for n in [*fixed, *carry]] + [(n.shape[1:], n.dtype) for n in xs])
     params = ("scan", body, consts, carries, length, bool(p["reverse"]))
     return several(graph, "loop", x, params, e)
@@ -179,11 +176,6 @@ def subgraph(closed: Any, inputs: Sequence[tuple[tuple[int, ...], str]]) -> Subg
     graph = Graph()
     leaves = [graph.make("leaf", (), shape, dtype, k) for k, (shape, dtype) in enumerate(inputs)]
     return Subgraph(graph, leaves, convert(graph, closed, leaves))
-
-
-def _row(graph: Graph, n: Node, t: int) -> Node:
-    rest = (0,) * (len(n.shape) - 1)
-    return graph.reshape(graph.slice(n, (t, *rest), (t + 1, *n.shape[1:])), n.shape[1:])
 
 
 @rule("random_wrap", "random_unwrap", "stop_gradient", "copy", "copy_p", "optimization_barrier", "device_put", "pvary")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
-from recollect.engines.compiler.graph import PARTS, Node, node, starts_anew
+from recollect.engines.compiler.graph import PARTS, Node, starts_anew
 from recollect.engines.compiler.nests import Nests
 from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
@@ -305,13 +305,13 @@ class Reductions(Nests):
                 self.w.store(copy, affine.linear([*summed, width], [*along, j]), value)
 
             self.loops([width, *summed], body, 2)
-            leaf = node("leaf", (), (*summed, width), n.ins[k].dtype, ("turned", n.id))
+            leaf = Node("leaf", (), (*summed, width), n.ins[k].dtype, ("turned", n.id))
             self.buffers[leaf.id] = copy
             space = n.ins[k].shape
             kept = [d for d in range(len(space)) if d not in n.params[1]]
-            spread = node("bcast", (leaf,), space, leaf.dtype, (*n.params[1], kept[-1]))
+            spread = Node("bcast", (leaf,), space, leaf.dtype, (*n.params[1], kept[-1]))
             factors = (n.ins[0], spread) if k else (spread, n.ins[1])
-            return node("reduce", factors, n.shape, n.dtype, n.params)
+            return Node("reduce", factors, n.shape, n.dtype, n.params)
         return None
 
     def _best_axis(self, counts: list[int], names: list[str], found: list[tuple[Index, bool]]) -> int | None:
