@@ -76,15 +76,15 @@ def _raw(value: Any) -> np.ndarray:
 # -- calls
 
 
-@rule("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_lin")
+@rule("jit", "closed_call", "remat2", "checkpoint", "custom_lin")
 def _call(graph: Graph, e: Any, x: list[Node]) -> Any:
     inner = e.params["jaxpr"] if "jaxpr" in e.params else e.params["call_jaxpr"]
     return convert(graph, inner, x) if hasattr(inner, "consts") else _evaluate(graph, inner, [], x)
 
 
-@rule("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
+@rule("custom_jvp_call", "custom_vjp_call")
 def _custom(graph: Graph, e: Any, x: list[Node]) -> Any:
-    return convert(graph, e.params.get("call_jaxpr") or e.params["fun_jaxpr"], x)
+    return convert(graph, e.params["call_jaxpr"], x)
 
 
 @rule("custom_vmap_call")
@@ -103,7 +103,7 @@ def _is_the_largest_of_runs(rule: Any) -> bool:
         return x if any(jax.tree.leaves(batched)) else found
 
     equations = jax.make_jaxpr(mapped)(jax.ShapeDtypeStruct((2,), np.int32)).jaxpr.eqns
-    while len(equations) == 1 and equations[0].primitive.name in ("jit", "pjit"):
+    while len(equations) == 1 and equations[0].primitive.name == "jit":
         equations = equations[0].params["jaxpr"].jaxpr.eqns
     return [q.primitive.name for q in equations] == ["reduce_max"]
 
@@ -178,7 +178,7 @@ def subgraph(closed: Any, inputs: Sequence[tuple[tuple[int, ...], str]]) -> Subg
     return Subgraph(graph, leaves, convert(graph, closed, leaves))
 
 
-@rule("random_wrap", "random_unwrap", "stop_gradient", "copy", "copy_p", "optimization_barrier", "device_put", "pvary")
+@rule("random_wrap", "random_unwrap", "stop_gradient", "copy", "optimization_barrier", "device_put", "pvary")
 def _same(graph: Graph, e: Any, x: list[Node]) -> Any:
     return x
 

@@ -17,7 +17,7 @@ def _broadcast(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.bcast(x[0], shape, (*dims, *range(len(e.outvars[0].aval.shape), len(shape))))
 
 
-@rule("reshape", "squeeze", "expand_dims")
+@rule("reshape", "squeeze")
 def _reshape(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.reshape(x[0], out_shape(e))
 
@@ -148,20 +148,10 @@ def _gather(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.make("gather", x, out_shape(e), x[0].dtype, params)
 
 
-@rule(
-    "scatter",
-    "scatter-add",
-    "scatter_add",
-    "scatter_mul",
-    "scatter-mul",
-    "scatter_min",
-    "scatter_max",
-    "scatter-min",
-    "scatter-max",
-)
+@rule("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max")
 def _scatter(graph: Graph, e: Any, x: list[Node]) -> Any:
     d = e.params["dimension_numbers"]
-    kind = e.primitive.name[8:].lstrip("-_") or "set"
+    kind = e.primitive.name[8:] or "set"
     clip = "CLIP" in str(e.params["mode"])
     params = (
         kind,
