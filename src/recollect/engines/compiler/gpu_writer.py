@@ -1,7 +1,7 @@
 """What the code of a GPU has in common, whatever a thread lives: to LLVM each thread computes with scalars."""
 
 from recollect.engines.compiler.affine import Index
-from recollect.engines.compiler.values import TYPES, Buffer, Value
+from recollect.engines.compiler.values import BYTES, TYPES, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
 
@@ -25,6 +25,23 @@ class GpuWriter(Writer):
         """LLVM's functions of scalars."""
         del wide
         return ""
+
+    def align(self, buffer: Buffer) -> int:
+        """Of one element."""
+        return BYTES[buffer.kind]
+
+    def largest(self, value: Value) -> Value:
+        """Of one run."""
+        return value
+
+    def any(self, value: Value) -> str:
+        """Of one run; what is asked of all threads of a team is the same in each."""
+        assert self.lanes > 1 or not value.wide
+        return value.text
+
+    def all(self, value: Value) -> str:
+        """Likewise."""
+        return self.any(value)
 
     def later(self, buffer: Buffer, place: Index, value: Value) -> None:
         """What is loaded before the first of several stores need not wait for them."""

@@ -170,10 +170,6 @@ class TeamWriter(GpuWriter):
         self.arrays[name] = needed
         return Buffer(name, kind, False), 0
 
-    def align(self, buffer: Buffer) -> int:
-        """Of one element."""
-        return BYTES[buffer.kind]
-
     def pointer(self, buffer: Buffer, place: Index) -> str:
         """The address of this thread's element."""
         if place == affine.ZERO:
@@ -182,12 +178,10 @@ class TeamWriter(GpuWriter):
         return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, i64 {at}")
 
     def _read(self, kind: str, pointer: str, wide: bool, owner: str) -> Value:
-        text = self.new(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{owner}")
-        return Value(self.new(f"trunc i8 {text} to i1") if kind == "b" else text, kind, wide)
+        return self.loaded(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{owner}", kind, wide)
 
     def _write(self, kind: str, pointer: str, value: Value, owner: str) -> None:
-        text = self.new(f"zext {self.typed(value)} to i8") if kind == "b" else value.text
-        self.line(f"store {STORED[kind]} {text}, ptr {pointer}, align {BYTES[kind]}{owner}")
+        self.line(f"store {STORED[kind]} {self.to_store(value)}, ptr {pointer}, align {BYTES[kind]}{owner}")
 
     def _write_if(self, condition: str, kind: str, pointer: str, value: Value, owner: str) -> None:
         """A store that not all threads take part in; nobody waits inside."""
@@ -234,20 +228,6 @@ class TeamWriter(GpuWriter):
         self._write_if(condition, buffer.kind, pointer, value, owner)
 
     # -- across the team
-
-    def any(self, value: Value) -> str:
-        """What is asked of all threads is the same in each."""
-        assert not value.wide
-        return value.text
-
-    def all(self, value: Value) -> str:
-        """Likewise."""
-        assert not value.wide
-        return value.text
-
-    def largest(self, value: Value) -> Value:
-        """Of one run."""
-        return value
 
     def fold(self, value: Value, combine: Callable[[Value, Value], Value], how: str = "") -> Value:
         """The elements of a vector combined as a tree: each thread with its opposite until all have the same."""

@@ -9,6 +9,8 @@ import numpy as np
 TYPES = {"f": "float", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
 STORED = {"f": "float", "i": "i32", "u": "i32", "b": "i8"}
 BYTES = {"f": 4, "i": 4, "u": 4, "b": 1}
+SHORT = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}
+"""Of what lies in memory, as in the names of LLVM's functions."""
 
 VECTOR = 16
 """Elements of a vector along the units of a single run."""
