@@ -75,10 +75,15 @@ class Elements:
             return self.w.load(self.buffers[n.id], affine.linear(n.shape, at))
         return self.compute(n, at)
 
-    def address(self, n: Node) -> Buffer:
-        """The memory of a node, seen through reshapes."""
+    def unreshaped(self, n: Node) -> Node:
+        """What has the same elements in memory, if anything has."""
         while n.op == "reshape" and n.id not in self.buffers:
             n = n.ins[0]
+        return n
+
+    def address(self, n: Node) -> Buffer:
+        """The memory of a node, seen through reshapes."""
+        n = self.unreshaped(n)
         return self.w.table(n) if n.op == "const" else self.buffers[n.id]
 
     def compute(self, n: Node, at: Place) -> Value:
@@ -141,9 +146,7 @@ class Elements:
         buffer = self.address(n)
         shift: Value | None = None
         for d, (start, _) in starts.items():
-            stride = 1
-            for s in n.shape[d + 1 :]:
-                stride *= s
+            stride = math.prod(n.shape[d + 1 :])
             part = start if stride == 1 else w.do("mul", start, w.const("i", stride))
             shift = part if shift is None else w.do("add", shift, part)
         assert shift is not None

@@ -44,9 +44,7 @@ class Layout:
 
     def __init__(self, tree: Any):
         leaves, self.tree = jax.tree.flatten(tree)
-        self.keys = [
-            getattr(leaf, "dtype", None) if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves
-        ]
+        self.keys = [leaf.dtype if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves]
         raw = [self._abstract(leaf) for leaf in leaves]
         self.are_octets = [a.dtype == OCTET for a in raw]
         self.shapes = [tuple(a.shape) for a in raw]
@@ -55,13 +53,10 @@ class Layout:
 
     @staticmethod
     def _abstract(leaf: Any) -> Any:
-        if isinstance(leaf, jax.ShapeDtypeStruct) and not is_key(leaf):
-            return leaf
         if hasattr(leaf, "dtype") and is_key(leaf):
             return jax.eval_shape(jax.random.key_data, leaf)
-        if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
-            return leaf
-        return jax.eval_shape(jax.numpy.asarray, leaf)
+        known = isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct))
+        return leaf if known else jax.eval_shape(jax.numpy.asarray, leaf)
 
     def numbers(self, tree: Any) -> list[np.ndarray]:
         """The leaves of a pytree of this form as arrays of numbers."""
@@ -336,6 +331,3 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     elif memory.layout.tree != program.state.tree or memory.layout.shapes != program.state.shapes:
         raise ValueError("memory is of another state than the step's")
     return Compiled(program, memory)
-
-
-__all__ = ["Attached", "Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]
