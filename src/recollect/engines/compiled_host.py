@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from recollect.agents.base import Agent
-from recollect.engines.host import RECENT, Host, Live
+from recollect.engines.host import EXTRA, RECENT, Host, Live
 
 if TYPE_CHECKING:
     from recollect.engines.compiler.fleet import Fleet
@@ -61,7 +61,7 @@ class CompiledHost(Host):
 
         if name not in self._steps:
             given = {"start": (), "begin": (self.size,), "forget": (0,), "query": (0,), "weights": (RECENT, self.size)}
-            shape, dtype = given.get(name, (self.row_length(),)), jnp.uint32 if name == "start" else jnp.float32
+            shape, dtype = given.get(name, (2 * self.size + EXTRA,)), jnp.uint32 if name == "start" else jnp.float32
             live, function = self.like(), self._all if self.shared else self._one
             if not self.shared:
                 live = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), live)

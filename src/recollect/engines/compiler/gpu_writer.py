@@ -1,7 +1,7 @@
 """What the code of a GPU has in common, whatever a thread lives: to LLVM each thread computes with scalars."""
 
 from recollect.engines.compiler.affine import Index
-from recollect.engines.compiler.values import BYTES, TYPES, Buffer, Value
+from recollect.engines.compiler.values import BYTES, STORED, TYPES, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
 
@@ -25,6 +25,13 @@ class GpuWriter(Writer):
         """LLVM's functions of scalars."""
         del wide
         return ""
+
+    def _addresses(self, buffer: Buffer, at: Value) -> str:
+        """The address of an element at a computed place."""
+        stride = self.stride(buffer)
+        at = at if stride == 1 else self.do("mul", at, self.const("i", stride))
+        far = self.cast("zext", at, "l")
+        return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
 
     def align(self, buffer: Buffer) -> int:
         """Of one element."""

@@ -12,7 +12,7 @@ from recollect.engines.compiler.nests import Nests
 from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
-IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
+IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0}
 
 JAM, SCALARS = 4, 16
 """Vectors, and scalars, of one reduction that are under way at once, so that none waits for the one before."""

@@ -25,7 +25,7 @@ SEGMENT = (32 - TEAM << 8) | 31
 
 VOTES = {"and": "all", "or": "any"}
 
-OFTEN, ONCE = (100, 8), (0, 1)
+OFTEN = (100, 8)
 """As `writer.WRITTEN_OUT`."""
 
 LARGEST = 1 << 12
@@ -205,10 +205,6 @@ class TeamWriter(GpuWriter):
             self._write_if(self.scope.mask, buffer.kind, pointer, value, owner)
         else:
             self._write(buffer.kind, self.pointer(buffer, place), value, owner)
-
-    def _addresses(self, buffer: Buffer, at: Value) -> str:
-        far = self.cast("zext", at, "l")
-        return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
 
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """An element at a computed place."""

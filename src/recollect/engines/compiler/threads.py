@@ -52,12 +52,6 @@ class ThreadWriter(GpuWriter):
         """Runs lie side by side, but for what is a thread's own."""
         return BLOCK if buffer.lanes and not buffer.own else 1
 
-    def _addresses(self, buffer: Buffer, at: Value) -> str:
-        stride = self.stride(buffer)
-        at = at if stride == 1 else self.do("mul", at, self.const("i", stride))
-        far = self.cast("zext", at, "l")
-        return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
-
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """One element at a computed place."""
         kind = buffer.kind
