@@ -53,26 +53,17 @@ class Elements:
 
     def at(self, n: Node, at: Place) -> Value:
         """The element of a node at a place, computed where the place is first known."""
-        if n.op == "const":
-            return self._constant(n, at)
+        if n.op == "const" and (n.size == 1 or not any(i[1] for i in at)):
+            return self.w.const(n.dtype, n.value.reshape(-1)[0] if n.size == 1 else n.value[tuple(i[0] for i in at)])
         if n.shape == () and n.id in self.scalars:
             return self.scalars[n.id]
         w = self.w
         with w.at_depth(w.depth(*at)):
             return w.remember((n.id, at), lambda: self._fresh(n, at))
 
-    def _constant(self, n: Node, at: Place) -> Value:
-        if n.size == 1:
-            return self.w.const(n.dtype, n.value.reshape(-1)[0])
-        if not any(i[1] for i in at):
-            return self.w.const(n.dtype, n.value[tuple(i[0] for i in at)])
-        w = self.w
-        with w.at_depth(w.depth(*at)):
-            return w.remember((n.id, at), lambda: w.load(w.table(n), affine.linear(n.shape, at)))
-
     def _fresh(self, n: Node, at: Place) -> Value:
-        if n.id in self.buffers:
-            return self.w.load(self.buffers[n.id], affine.linear(n.shape, at))
+        if n.op == "const" or n.id in self.buffers:
+            return self.w.load(self.address(n), affine.linear(n.shape, at))
         return self.compute(n, at)
 
     def unreshaped(self, n: Node) -> Node:

@@ -120,7 +120,7 @@ class Graph:
             n = n.ins[0]
         return n.value.reshape(-1)[0] if n.op == "const" and n.size == 1 else None
 
-    def elementwise(self, op: str, *ins: Node, dtype: str | None = None, params: Any = ()) -> Node:
+    def elementwise(self, op: str, *ins: Node, dtype: str | None = None) -> Node:
         """An operation on corresponding elements; axes of length 1 and scalars are broadcast."""
         shape = np.broadcast_shapes(*(n.shape for n in ins))
         ins = tuple(self.bcast(n, shape, range(len(shape) - len(n.shape), len(shape))) for n in ins)
@@ -133,7 +133,7 @@ class Graph:
             if folded is not None:
                 return self.bcast(self.const(np.asarray(folded, DTYPES[kind])), shape, ())
         found = self._identity(op, ins, splats, kind)
-        return found if found is not None else self.make(op, ins, shape, kind, params)
+        return found if found is not None else self.make(op, ins, shape, kind)
 
     def _identity(self, op: str, ins: tuple[Node, ...], splats: list, kind: str) -> Node | None:
         if op in ("mul", "add", "and", "or") and splats[0] is not None and splats[1] is None:

@@ -8,7 +8,6 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.control import Control
 from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import PARTS, Node, starts_anew
-from recollect.engines.compiler.nests import of_operands
 from recollect.engines.compiler.plan import Item, Plan
 from recollect.engines.compiler.values import Buffer, Value
 
@@ -50,7 +49,8 @@ class Kernels(Control):
         def trace(at: Place) -> list[tuple[Index, bool]]:
             found = self.accesses([(n, place) for n in maps for place in layers(n, at)])
             for n in totals:
-                found += self.accesses([(of_operands(n), at)])
+                operands = Node("sum", n.ins, n.shape, n.dtype)  # only the places of their elements count
+                found += self.accesses([(operands, at)])
             return found
 
         partial = [n for n in totals if n.params[2]]

@@ -242,14 +242,4 @@ class Nests:
         return tuple(next(summed) if d in axes else next(kept) for d in range(len(n.ins[0].shape)))
 
     def _trace(self, n: Node, at: Place) -> list[tuple[Index, bool]]:
-        return self.accesses([(use_of(n), at)])
-
-
-def of_operands(n: Node) -> Node:
-    """Stands in for a reduction where only the places of its operands' elements count."""
-    return Node("sum", n.ins, n.shape, n.dtype, (n.params[0], (), False))
-
-
-def use_of(n: Node) -> Node:
-    """Stands in for whatever reads an element of ``n``."""
-    return Node("use", (n,), n.shape, n.dtype)
+        return self.accesses([(Node("use", (n,), n.shape, n.dtype), at)])  # whatever reads an element of ``n``

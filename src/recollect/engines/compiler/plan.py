@@ -255,12 +255,6 @@ class Plan:
 
     # -- what is stored
 
-    def _needs_address(self, n: Node) -> Node | None:
-        """The node that must be in memory so that places of ``n`` can be computed; None if it is."""
-        while n.op == "reshape":
-            n = n.ins[0]
-        return None if n.op in ("leaf", "const") else n
-
     def _decide(self) -> None:
         fixed: dict[int, bool] = {}
         for n in self.order:
@@ -275,9 +269,10 @@ class Plan:
             elif (n.op == "reshape" and not same_places(n)) or n.op in ("loop", "sort"):
                 needy = n.ins
             for i in needy:
-                m = self._needs_address(i)
-                if m is not None and (m.shape != () or m.op not in VIEWS):
-                    fixed[m.id] = True
+                while i.op == "reshape":
+                    i = i.ins[0]
+                if i.op not in ("leaf", "const") and (i.shape != () or i.op not in VIEWS):
+                    fixed[i.id] = True
         for n in self.outs:
             if n.op not in ("const", "leaf"):
                 fixed[n.id] = True

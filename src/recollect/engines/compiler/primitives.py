@@ -1,7 +1,7 @@
 """From a jaxpr to the graph: a rule for each primitive, calls inlined, derivatives already expanded by JAX."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -193,26 +193,21 @@ def _precision(graph: Graph, e: Any, x: list[Node]) -> Any:
 # -- random numbers
 
 
-def _implementation(e: Any) -> Any:
-    return e.invars[0].aval.dtype._impl
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _of_words(impl: Any, name: str, rest: tuple, key: Any, *data: Any) -> Any:
     """A generator's function on the words of a key, or of each key of an array; JAX keeps what it has traced of it."""
-    function = functools.partial(_of_a_key, getattr(impl, name), rest)
+
+    def function(key: Any, *data: Any) -> Any:
+        return getattr(impl, name)(key, *data, *rest)
+
     for _ in key.shape[len(impl.key_shape) :]:
         function = jax.vmap(function)
     return function(key, *data)
 
 
-def _of_a_key(function: Callable, rest: tuple, key: Any, *data: Any) -> Any:
-    return function(key, *data, *rest)
-
-
 def _traced(e: Any, name: str, x: list[Node], *rest: Any) -> Any:
     words = (jax.ShapeDtypeStruct(n.shape, np.uint32) for n in x)
-    return _of_words.trace(_implementation(e), name, rest, *words).jaxpr
+    return _of_words.trace(e.invars[0].aval.dtype._impl, name, rest, *words).jaxpr
 
 
 @rule("random_bits")
