@@ -28,9 +28,6 @@ VOTES = {"and": "all", "or": "any"}
 OFTEN = (100, 8)
 """As `writer.WRITTEN_OUT`."""
 
-LARGEST = 1 << 12
-"""Bytes of an array of one step that is on the chip; larger ones are in the scratch space."""
-
 
 class TeamWriter(GpuWriter):
     """Writes a single run's code for one thread of sixteen.
@@ -42,13 +39,12 @@ class TeamWriter(GpuWriter):
     """
 
     def __init__(self, written_out: tuple[int, int], leaves: int, room: int) -> None:
-        super().__init__(1)
-        self.written_out, self.strided, self.least = written_out, True, 2
+        super().__init__(1, written_out)
+        self.strided, self.least = True, 2
         self.leaves, self.room, self._arranged = leaves, room, False
         self.chip: list[int] = []  # arrays of the state that are on the chip
         self.over: dict[int, bool] = {}  # those that are written over, and whether old values are put aside
         self.rows: dict[int, int] = {}  # of those on the chip that have a gap after each row: elements of a row
-        self.arrays: dict[str, int] = {}  # name and bytes of the arrays of one step
         self.ramps: set[int] = set()  # how many threads are at work where not all are
         self._gaps: dict[str, int] = {}  # the same by pointer
         self._last: dict[str, int] = {}  # the largest value of each loop variable
@@ -160,15 +156,6 @@ class TeamWriter(GpuWriter):
         return f" ; each {step}" if reach < step else " ; mixed"
 
     # -- memory
-
-    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
-        """Memory on the chip, or in the scratch space."""
-        del shared
-        name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
-        if needed > LARGEST:
-            return Buffer(name, kind, False), needed
-        self.arrays[name] = needed
-        return Buffer(name, kind, False), 0
 
     def pointer(self, buffer: Buffer, place: Index) -> str:
         """The address of this thread's element."""

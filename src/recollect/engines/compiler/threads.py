@@ -25,28 +25,13 @@ BLOCK = 32
 OFTEN, ONCE = (300, 8), (0, 1)
 """As `writer.WRITTEN_OUT`: what runs often may be long, what runs once is to compile quickly."""
 
-OWN = 1 << 12
-"""Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
-
 
 class ThreadWriter(GpuWriter):
     """Writes the lanes' code for one lane."""
 
     def __init__(self, written_out: tuple[int, int]) -> None:
-        super().__init__(BLOCK)
-        self.written_out, self.late, self.alone = written_out, True, True
-        self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
-        self.widths: dict[str, int] = {}  # name and bytes per element of those in the scratch space
-
-    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
-        """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
-        del shared
-        name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
-        if needed > OWN:
-            self.widths[name] = BYTES[kind]
-            return Buffer(name, kind, True), needed
-        self.arrays[name] = needed
-        return Buffer(name, kind, True, own=True), 0
+        super().__init__(BLOCK, written_out)
+        self.late, self.alone = True, True
 
     def stride(self, buffer: Buffer) -> int:
         """Runs lie side by side, but for what is a thread's own."""

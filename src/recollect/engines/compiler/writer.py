@@ -433,17 +433,17 @@ class Writer:
 
     def any(self, value: Value) -> str:
         """Whether a truth value holds in some lane, as an i1."""
-        if not value.wide:
-            return value.text
-        bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
-        return self.new(f"icmp ne i{self.width} {bits}, 0")
+        return self._of_lanes(value, "ne", 0)
 
     def all(self, value: Value) -> str:
         """Whether it holds in every lane."""
+        return self._of_lanes(value, "eq", -1)
+
+    def _of_lanes(self, value: Value, how: str, to: int) -> str:
         if not value.wide:
             return value.text
         bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
-        return self.new(f"icmp eq i{self.width} {bits}, -1")
+        return self.new(f"icmp {how} i{self.width} {bits}, {to}")
 
     def largest(self, value: Value) -> Value:
         """The largest of a whole number over the lanes: one for all of them."""
