@@ -98,9 +98,6 @@ class TeamWriter(GpuWriter):
 
     # -- places
 
-    def _step(self, index: Index) -> int:
-        return affine.factor(index, self.scope.vector) if self.scope.vector else 0
-
     def _spread(self, index: Index, row: int = 0) -> str:
         """An index as an i64, that of this thread's element; ``row``: elements of rows with a gap after each."""
 
@@ -167,17 +164,16 @@ class TeamWriter(GpuWriter):
     def _read(self, kind: str, pointer: str, wide: bool, owner: str) -> Value:
         return self.loaded(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{owner}", kind, wide)
 
-    def _write(self, kind: str, pointer: str, value: Value, owner: str) -> None:
+    def _write(self, kind: str, pointer: str, value: Value, owner: str, condition: str | None) -> None:
+        """A store; under a condition not all threads take part in it, and nobody waits inside."""
+        k = self.serial() if condition else 0
+        if condition:
+            self.line(f"br i1 {condition}, label %m{k}, label %n{k}")
+            self.scope.lines.append(f"m{k}:")
         self.line(f"store {STORED[kind]} {self.to_store(value)}, ptr {pointer}, align {BYTES[kind]}{owner}")
-
-    def _write_if(self, condition: str, kind: str, pointer: str, value: Value, owner: str) -> None:
-        """A store that not all threads take part in; nobody waits inside."""
-        k = self.serial()
-        self.line(f"br i1 {condition}, label %m{k}, label %n{k}")
-        self.scope.lines.append(f"m{k}:")
-        self._write(kind, pointer, value, owner)
-        self.line(f"br label %n{k}")
-        self.scope.lines.append(f"n{k}:")
+        if condition:
+            self.line(f"br label %n{k}")
+            self.scope.lines.append(f"n{k}:")
 
     def load(self, buffer: Buffer, place: Index) -> Value:
         """An element: of this thread where the place moves along the vector."""
@@ -187,11 +183,7 @@ class TeamWriter(GpuWriter):
         """Put an element into memory; what all threads have, all of them write."""
         step, owner = self._step(place), self._owner(place)
         assert step or not value.wide, "what differs among threads has no place where there is one for all"
-        if step and self.scope.mask:
-            pointer = self.pointer(buffer, place)
-            self._write_if(self.scope.mask, buffer.kind, pointer, value, owner)
-        else:
-            self._write(buffer.kind, self.pointer(buffer, place), value, owner)
+        self._write(buffer.kind, self.pointer(buffer, place), value, owner, self.scope.mask if step else None)
 
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """An element at a computed place."""
@@ -201,14 +193,9 @@ class TeamWriter(GpuWriter):
         """An element to a computed place, if ``where`` holds."""
         assert at.wide or not value.wide, "what differs among threads has no place where there is one for all"
         pointer, owner = self._addresses(buffer, at), " ; mixed" if at.wide else ""
-        conditions = [c for c in (where.text if where else None, self.scope.mask if at.wide else None) if c]
-        if not conditions:
-            self._write(buffer.kind, pointer, value, owner)
-            return
-        condition = conditions[0]
-        if len(conditions) == 2:
-            condition = self.new(f"and i1 {conditions[0]}, {conditions[1]}")
-        self._write_if(condition, buffer.kind, pointer, value, owner)
+        given, mask = where.text if where else None, self.scope.mask if at.wide else None
+        condition = self.new(f"and i1 {given}, {mask}") if given and mask else given or mask
+        self._write(buffer.kind, pointer, value, owner, condition)
 
     # -- across the team
 

@@ -250,9 +250,13 @@ class Writer:
         with self.at_depth(self.depth(index)):
             return self.remember(("place", index), make)
 
+    def _step(self, index: Index) -> int:
+        """How far a place moves from one element of the vector to the next."""
+        return affine.factor(index, self.scope.vector) if self.scope.vector else 0
+
     def index_value(self, index: Index, kind: str = "i") -> Value:
         """An index as a number to compute with, wide if it moves along the vector."""
-        step = affine.factor(index, self.scope.vector) if self.scope.vector else 0
+        step = self._step(index)
         if not index[1]:
             return self.const(kind, index[0])
         base = Value(self.new(f"trunc i64 {self.place(index)} to i32"), kind, False)
@@ -318,12 +322,10 @@ class Writer:
 
     def load(self, buffer: Buffer, place: Index) -> Value:
         """An element: wide if it is one of each lane, or if the place moves along the vector."""
-        kind = buffer.kind
-        step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
+        kind, step = buffer.kind, self._step(place)
         wide = buffer.lanes or step != 0
         if step not in (0, 1):
-            at = self.index_value(place)
-            return self.gather(buffer, at)
+            return self.gather(buffer, self.index_value(place))
         pointer = self.pointer(buffer, place)
         t = self.type(kind, wide, STORED)
         if step and self.scope.mask:
@@ -358,8 +360,7 @@ class Writer:
 
     def store(self, buffer: Buffer, place: Index, value: Value) -> None:
         """Put an element into memory."""
-        kind = buffer.kind
-        step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
+        kind, step = buffer.kind, self._step(place)
         if buffer.lanes or step:
             value = self.widen(value)
         assert buffer.lanes or step or not value.wide, "a value of each lane has no place where there is one for all"
