@@ -39,10 +39,10 @@ class Control(Lines):
 
         for leaf, buffer in zip(body.leaves, memory, strict=True):
             self.buffers[leaf.id] = buffer
-        keep_targets, keep_plan = self.targets, self.plan
+        targets, plan = self.targets, self.plan
         whole: Any = self
         emit_graph(whole, body.graph, body.leaves, outs, list(to))
-        self.targets, self.plan, self.e.plan = keep_targets, keep_plan, keep_plan
+        self.targets, self.plan = targets, plan
 
     def _results(self, n: Node) -> dict[int, Buffer]:
         """Where results of a loop are wanted in the end, by their number: a carry can lie there from the start."""

@@ -8,7 +8,7 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.functions import Functions
 from recollect.engines.compiler.graph import VIEWS, Node
-from recollect.engines.compiler.plan import Plan, same_places
+from recollect.engines.compiler.plan import same_places
 from recollect.engines.compiler.values import Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
@@ -48,7 +48,6 @@ class Elements:
     def __init__(self, writer: Writer, buffers: dict[int, Buffer], scalars: dict[int, Value]):
         self.w, self.f = writer, Functions(writer)
         self.buffers, self.scalars = buffers, scalars
-        self.plan: Plan
         self.reduce_at: Callable[[Node, Place], Value]
 
     def at(self, n: Node, at: Place) -> Value:

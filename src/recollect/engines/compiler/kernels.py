@@ -17,20 +17,13 @@ class Kernels(Control):
 
     def run(self, plan: Plan, targets: dict[int, Buffer]) -> None:
         """Emit everything; ``targets``: where outputs go."""
-        before, self.plan, self.e.plan = getattr(self, "plan", None), plan, plan
-        places = dict(targets)
-        for o, v in plan.repairs.items():
-            places[v.id] = targets[o]
-        self.targets = places
+        self.plan, places = plan, {**targets, **{v.id: targets[o] for o, v in plan.repairs.items()}}
         for item in plan.items:
+            self.targets = places
             if item.space is not None:
                 self.kernel(item)
             else:
                 self.special(item.nodes[0])
-            self.targets = places
-            self.plan, self.e.plan = plan, plan
-        if before is not None:
-            self.plan, self.e.plan = before, before
 
     def kernel(self, item: Item) -> None:
         """One loop that writes all members."""
