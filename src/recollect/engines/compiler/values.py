@@ -56,8 +56,3 @@ def literal(kind: str, value: Any) -> str:
     if kind == "b":
         return "true" if value else "false"
     return str(int(np.int64(value)) if kind == "l" else int(np.asarray(value).astype(np.int64)) & 0xFFFFFFFF)
-
-
-def ramp_mask(width: int, count: int) -> str:
-    """A constant mask with the first ``count`` elements set."""
-    return "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(width)) + ">"

@@ -26,7 +26,6 @@ from recollect.engines.compiler.values import (
     Scope,
     Value,
     literal,
-    ramp_mask,
 )
 
 WRITTEN_OUT = {"lanes": (30, 4), "single": (8, 8)}
@@ -142,7 +141,7 @@ class Writer:
 
     def ramp(self, count: int) -> str:
         """The mask of a vector's first ``count`` elements."""
-        return ramp_mask(self.width, count)
+        return "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(self.width)) + ">"
 
     def slot(self, kind: str, wide: bool) -> str:
         """Memory for one value that a loop changes; LLVM turns it into a register."""
