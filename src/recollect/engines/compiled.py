@@ -106,16 +106,10 @@ def processor() -> Any:
 
 def why_not(agent: Agent, env: Environment) -> str | None:
     """Why the pair cannot be compiled, or None."""
-    from recollect.engines.compiler import Unsupported
-
     if processor() is None:
         return "JAX may not use the processor: JAX_PLATFORMS in the environment leaves 'cpu' out"
-    try:
-        for step in steps_of(jax.tree.structure(agent), env, LEAST_BINS)[1:]:
-            step.check()
-    except Unsupported as error:
-        return f"the step compiler does not know {error}"
-    return None
+    _, step, read = steps_of(jax.tree.structure(agent), env, LEAST_BINS)
+    return step.against or read.against
 
 
 def prepare(agent: Agent, env: Environment, runs: int) -> dict[str, float]:

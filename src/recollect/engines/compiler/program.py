@@ -14,7 +14,7 @@ import numpy as np
 
 from recollect.engines.compiler import cache, machine
 from recollect.engines.compiler.emission import Body, emit_body, entered
-from recollect.engines.compiler.graph import DTYPES, OCTET, Graph, Node, letter
+from recollect.engines.compiler.graph import DTYPES, OCTET, Graph, Node, Unsupported, letter
 from recollect.engines.compiler.primitives import convert
 from recollect.engines.compiler.rules import is_key
 from recollect.engines.compiler.writer import Writer
@@ -166,9 +166,14 @@ class Step:
             cache.write(f"{self.words}\noutputs", known)
         return Layout([jax.ShapeDtypeStruct(tuple(shape), dtype) for dtype, shape in known])
 
-    def check(self) -> None:
-        """Raise `Unsupported` if the step cannot be compiled."""
-        self.outputs  # noqa: B018  (known only of what can be)
+    @functools.cached_property
+    def against(self) -> str | None:
+        """Why the step cannot be compiled, or None."""
+        try:
+            self.outputs  # noqa: B018  (known only of what can be)
+        except Unsupported as error:
+            return f"the step compiler does not know {error}"
+        return None
 
     def write(self, w: Writer, shared: Sequence[bool]) -> Body:
         """The code of the step."""
