@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect.agents.base import register, traced, unknown_options
+from recollect.agents.base import register, traced, why_unknown
 from recollect.agents.distributions import Gaussian
 from recollect.agents.episodic import EpisodicActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
@@ -85,7 +85,7 @@ def test_every_option_is_known_or_must_be_the_default(module, supported):
 
 def test_values_that_differ_from_run_to_run():
     agent = EpisodicActorCritic(forgetting=jnp.array([0.0, 0.1]))
-    assert not unknown_options(agent, {"forgetting"}, {})
-    assert not unknown_options(agent, (), {"forgetting": tuple(np.float32([0.1, 0.0]))})
-    assert unknown_options(agent, (), {"forgetting": (0.0, 0.2)})
-    assert not unknown_options(EpisodicActorCritic(forgetting=jnp.zeros(2)), (), {})
+    assert why_unknown(agent, EpisodicActorCritic, {"forgetting"}, {}) is None
+    assert why_unknown(agent, EpisodicActorCritic, (), {"forgetting": tuple(np.float32([0.1, 0.0]))}) is None
+    assert why_unknown(agent, EpisodicActorCritic, (), {"forgetting": (0.0, 0.2)}) is not None
+    assert why_unknown(EpisodicActorCritic(forgetting=jnp.zeros(2)), EpisodicActorCritic, (), {}) is None

@@ -159,12 +159,17 @@ def register(cls: type) -> type:
     return cls
 
 
-def unknown_options(agent: Agent, options: Collection[str], choices: Mapping[str, Collection[Any]]) -> list[str]:
-    """What of an agent differs from its class's default, but for ``options``, in any value, and the named ``choices``.
+def why_unknown(
+    agent: Agent, cls: type, options: Collection[str], choices: Mapping[str, Collection[Any]]
+) -> str | None:
+    """Why an engine that is written for ``cls`` cannot run this agent, or None if it can.
 
-    An engine that is written for an agent says with these which options it knows. One that is added to the class later
-    is not among them, and the engine declines it. Of values that differ from run to run, each must fit.
+    It knows ``options`` in any value, those named in ``choices`` in these, all others at their class's default: one
+    that is added to the class later is declined. Of values that differ from run to run, each must fit. A subclass is
+    refused: it may do anything.
     """
+    if type(agent) is not cls:
+        return f"it is written for {cls.__name__}, not for {type(agent).__name__}"
 
     def known(field: dataclasses.Field) -> Collection[Any]:
         return choices.get(field.name, (field.default,))
@@ -173,23 +178,12 @@ def unknown_options(agent: Agent, options: Collection[str], choices: Mapping[str
         value = getattr(agent, field.name)
         return bool(np.all(np.any([np.asarray(value == x) for x in known(field)], axis=0)))
 
-    return [
+    found = [
         f"{field.name}={getattr(agent, field.name)!r} (known: {', '.join(map(repr, known(field)))})"
         for field in dataclasses.fields(agent)  # type: ignore[arg-type]
         if field.name not in options and not fits(field)
     ]
 
-
-def why_unknown(
-    agent: Agent, cls: type, options: Collection[str], choices: Mapping[str, Collection[Any]]
-) -> str | None:
-    """Why an engine that is written for ``cls`` cannot run this agent, or None if it can.
-
-    A subclass is refused: it may do anything.
-    """
-    if type(agent) is not cls:
-        return f"it is written for {cls.__name__}, not for {type(agent).__name__}"
-    found = unknown_options(agent, options, choices)
     return f"it does not know {', '.join(found)}" if found else None
 
 

@@ -29,6 +29,28 @@ def rows_for(bins: int) -> int:
     return max(LEAST_BINS, 1 << (bins - 1).bit_length())
 
 
+def shared(agents: Agent) -> tuple[tuple[bool, ...], list[Any]]:
+    """Of each hyperparameter, whether it is the same in all runs, and that number, or those of all runs."""
+    numbers = [np.asarray(x) for x in jax.tree.leaves(agents)]
+    same = tuple(bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers)
+    return same, [x[0] if one else x for x, one in zip(numbers, same, strict=True)]
+
+
+def with_rows(runs: loop.Run, rows: int) -> loop.Run:
+    """Runs whose sums have so many rows, as in compiled loops."""
+    found = np.asarray(runs.sums)
+    sums = np.zeros((len(found), rows, 3), np.float32)
+    sums[:, : found.shape[1]] = found
+    return runs._replace(sums=sums)
+
+
+def in_bins(sums: np.ndarray, bins: int) -> np.ndarray:
+    """The sums of a compiled loop; episodes beyond the last bin count in it."""
+    found = np.array(sums[:, :bins])
+    found[:, -1] += sums[:, bins:].sum(axis=1)
+    return found
+
+
 class Steps(NamedTuple):
     """What is done with one run, as steps on one state."""
 
@@ -43,10 +65,8 @@ def steps_of(tree: Any, env: Environment, rows: int) -> Steps:
     from recollect.engines.compiler import identity
     from recollect.engines.compiler.program import Step
 
-    run = loop.forms(tree, env)[0]
-    run = run._replace(sums=jax.ShapeDtypeStruct((rows, 3), jnp.float32))
-    agent = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct((), jnp.float32)] * tree.num_leaves)
-    seed, limits = jax.ShapeDtypeStruct((), jnp.uint32), (jax.ShapeDtypeStruct((), jnp.int32),) * 4
+    run = loop.forms(tree, env)[0]._replace(sums=jax.ShapeDtypeStruct((rows, 3), jnp.float32))
+    agent = loop.agent_form(tree)
 
     def start(run: Any, agent: Any, seed: Any) -> Any:
         del run
@@ -63,9 +83,9 @@ def steps_of(tree: Any, env: Environment, rows: int) -> Steps:
         return identity.words("train", name, agent, env, rows)
 
     return Steps(
-        Step(start, run, (agent, seed), words("start")),
-        Step(step, run, (agent, limits), words("step")),
-        Step(read, run, (agent, limits), words("read")),
+        Step(start, run, (agent, loop.SEED), words("start")),
+        Step(step, run, (agent, loop.LIMITS), words("step")),
+        Step(read, run, (agent, loop.LIMITS), words("read")),
     )
 
 
@@ -86,16 +106,10 @@ def processor() -> Any:
 
 def why_not(agent: Agent, env: Environment) -> str | None:
     """Why the pair cannot be compiled, or None."""
-    from recollect.engines.compiler import Unsupported
-
     if processor() is None:
         return "JAX may not use the processor: JAX_PLATFORMS in the environment leaves 'cpu' out"
-    try:
-        for step in steps_of(jax.tree.structure(agent), env, LEAST_BINS)[1:]:
-            step.check()
-    except Unsupported as error:
-        return f"the step compiler does not know {error}"
-    return None
+    _, step, read = steps_of(jax.tree.structure(agent), env, LEAST_BINS)
+    return step.against or read.against
 
 
 def prepare(agent: Agent, env: Environment, runs: int) -> dict[str, float]:
@@ -120,14 +134,12 @@ class _Runs:
     """The programs of many runs of an agent, and memory for their states."""
 
     def __init__(self, agents: Agent, env: Environment, bins: int):
-        from recollect.engines.compiler.fleet import Fleet, lanes_for
+        from recollect.engines.compiler.fleet import Fleet
 
-        numbers = [np.asarray(x) for x in jax.tree.leaves(agents)]
-        self._same = tuple(bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers)
-        self._given = [x[0] if one else x for x, one in zip(numbers, self._same, strict=True)]
-        self.count, self.rows = len(numbers[0]), rows_for(bins)
-        self._bins, self.steps = bins, steps_of(jax.tree.structure(agents), env, self.rows)
-        self.fleet = Fleet(self.steps.step.state, self.count, lanes_for(self.count, self.steps.step.state))
+        self._same, self._given = shared(agents)
+        self._bins, self.rows = bins, rows_for(bins)
+        self.steps = steps_of(jax.tree.structure(agents), env, self.rows)
+        self.fleet = Fleet(self.steps.step.state, len(jax.tree.leaves(agents)[0]))
 
     def attach(self, step: "Step", inputs: Sequence[Any], often: bool) -> "list[Attached]":
         """A step on every block of runs, with its inputs besides the hyperparameters: what is done often has limits."""
@@ -135,11 +147,9 @@ class _Runs:
         return self.fleet.attach(program, [*self._given, *inputs])
 
     def unload(self) -> loop.Run:
-        """The runs as they are now; episodes beyond the last bin count in it."""
+        """The runs as they are now."""
         new = self.fleet.unload()
-        sums = np.array(new.sums[:, : self._bins])
-        sums[:, -1] += new.sums[:, self._bins :].sum(axis=1)
-        return new._replace(sums=sums)
+        return new._replace(sums=in_bins(new.sums, self._bins))
 
 
 def start(agents: Agent, env: Environment, seeds: Sequence[int], bins: int) -> loop.Run:
@@ -162,11 +172,8 @@ def advance(
     """As `loop.advance_in_jax`, to rounding; the same bits whatever other runs there are, and however many threads."""
     from recollect.engines.compiler.fleet import over_blocks
 
-    bins = runs.sums.shape[1]
-    moving = _Runs(agents, env, bins)
-    sums = np.zeros((moving.count, moving.rows, 3), np.float32)
-    sums[:, :bins] = np.asarray(runs.sums)
-    moving.fleet.load(runs._replace(sums=sums))
+    moving = _Runs(agents, env, runs.sums.shape[1])
+    moving.fleet.load(with_rows(runs, moving.rows))
     given = [np.int32(x) for x in limits]
     steppers, readers = (moving.attach(step, given, often=True) for step in moving.steps[1:])
     found: list[list[list[np.ndarray]]] = [[] for _ in steppers]

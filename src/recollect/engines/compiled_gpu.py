@@ -17,7 +17,7 @@ from jax import Array
 
 from recollect.agents.base import Agent
 from recollect.engines import loop
-from recollect.engines.compiled import rows_for
+from recollect.engines.compiled import LEAST_BINS, in_bins, rows_for, shared, with_rows
 from recollect.envs.base import Environment
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def _traced(tree: Any, env: Environment, rows: int) -> "tuple[Step, Step, Step]"
     """The start of a run, a step of it and the keeping of its metrics, as graphs on one state."""
     from recollect.engines.compiler.program import Step
 
-    one = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct((), jnp.float32)] * tree.num_leaves)
-    seed, limits = jax.ShapeDtypeStruct((), jnp.uint32), (jax.ShapeDtypeStruct((), jnp.int32),) * 4
+    one, limits = loop.agent_form(tree), loop.LIMITS
 
     def fresh(agent: Any, seed: Any) -> Any:
         run = loop.start_run(agent, env, seed, rows)
@@ -98,8 +97,8 @@ def _traced(tree: Any, env: Environment, rows: int) -> "tuple[Step, Step, Step]"
         run, kept = state
         return (run, _collect(agent, env, run, kept, *limits[:2])), ()
 
-    state = jax.eval_shape(fresh, one, seed)
-    return Step(start, state, (one, seed)), Step(step, state, (one, limits)), Step(collect, state, (one, limits))
+    state = jax.eval_shape(fresh, one, loop.SEED)
+    return Step(start, state, (one, loop.SEED)), Step(step, state, (one, limits)), Step(collect, state, (one, limits))
 
 
 def _agent_bytes(tree: Any, env: Environment, rows: int) -> int:
@@ -145,7 +144,6 @@ def why_not(agent: Agent, env: Environment, runs: int | None = None, asked: bool
 
     ``asked``: whether it is wanted even for few runs, which it serves slowly.
     """
-    from recollect.engines.compiled import LEAST_BINS
     from recollect.engines.compiler import Unsupported, cuda_driver, threads
 
     if (why := cuda_driver.why_none()) is not None:
@@ -181,19 +179,18 @@ class Runs:
         from recollect.engines.compiler import cuda_driver
         from recollect.engines.compiler.grid import Grid
 
-        numbers = [np.ascontiguousarray(x) for x in jax.tree.leaves(agents)]
-        same = [bool((x.view(np.uint32) == x.view(np.uint32)[0]).all()) for x in numbers]
-        self._given = [x[0] if one else x for x, one in zip(numbers, same, strict=True)]
+        same, self._given = shared(agents)
+        count = len(jax.tree.leaves(agents)[0])
         self._limits = [np.int32(x) for x in limits]
         self._bins = limits[0] // limits[1]
         tree, rows = jax.tree.structure(agents), rows_for(self._bins)
         device = device or cuda_driver.device()
         if way is None:
-            way = way_for(len(numbers[0]), device.processors, _agent_bytes(tree, env, rows))
+            way = way_for(count, device.processors, _agent_bytes(tree, env, rows))
         options = tuple(sorted(way.items()))
-        self._start, self._step, self._collect = _programs(tree, env, rows, tuple(same), device, options)
+        self._start, self._step, self._collect = _programs(tree, env, rows, same, device, options)
         self.layout = self._step.state
-        self._grid = Grid(device, self.layout, len(numbers[0]), way["teams"])
+        self._grid = Grid(device, self.layout, count, way["teams"])
         for program in (self._step, self._collect):
             self._grid.give(program, [*self._given, *self._limits])
         like = jax.tree.unflatten(self.layout.tree, list(range(len(self.layout.shapes))))
@@ -206,12 +203,10 @@ class Runs:
 
     def load(self, runs: loop.Run, complete: np.ndarray) -> None:
         """Continue from given states, of which so many bins are complete and known to the caller."""
-        count, rows = len(complete), self.layout.shapes[self._run.sums][0]
-        sums = np.zeros((count, rows, 3), np.float32)
-        sums[:, : self._bins] = np.asarray(runs.sums)
-        shapes = [(count, *self.layout.shapes[k]) for k in (self._kept.write_weights, self._kept.query_vectors)]
+        rows = self.layout.shapes[self._run.sums][0]
+        shapes = [(len(complete), *self.layout.shapes[k]) for k in (self._kept.write_weights, self._kept.query_vectors)]
         kept = Collected(complete.astype(np.int32), *(np.full(s, np.nan, np.float32) for s in shapes))
-        self._grid.load((runs._replace(sums=sums), kept))
+        self._grid.load((with_rows(runs, rows), kept))
 
     def advance(self, records: int) -> None:
         """Take every run ``records`` times ``loop.RECORD`` steps further; does not wait."""
@@ -226,10 +221,7 @@ class Runs:
 
     def sums(self) -> np.ndarray:
         """[run, bin, 3]: sum of returns, sum of lengths, number of episodes."""
-        found = self._grid.leaf(self._run.sums)
-        sums = np.array(found[:, : self._bins])
-        sums[:, -1] += found[:, self._bins :].sum(axis=1)  # episodes beyond the last bin count in it
-        return sums
+        return in_bins(self._grid.leaf(self._run.sums), self._bins)
 
     def collected(self) -> Collected:
         """What was kept of the bins that were completed here."""

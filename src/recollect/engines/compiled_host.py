@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from recollect.agents.base import Agent
-from recollect.engines.host import RECENT, Host, Live
+from recollect.engines.host import EXTRA, RECENT, Host, Live
 
 if TYPE_CHECKING:
     from recollect.engines.compiler.fleet import Fleet
@@ -45,13 +45,7 @@ class CompiledHost(Host):
     @staticmethod
     def why_not(agent: Agent, observation_size: int, outputs: int, copies: int = 1, shared: bool = False) -> str | None:
         """Why the agent cannot be compiled, or None."""
-        from recollect.engines.compiler import Unsupported
-
-        try:
-            host(agent, observation_size, outputs, copies, shared)._step_of("step").check()
-        except Unsupported as error:
-            return f"the step compiler does not know {error}"
-        return None
+        return host(agent, observation_size, outputs, copies, shared)._step_of("step").against
 
     # -- compiled
 
@@ -61,7 +55,7 @@ class CompiledHost(Host):
 
         if name not in self._steps:
             given = {"start": (), "begin": (self.size,), "forget": (0,), "query": (0,), "weights": (RECENT, self.size)}
-            shape, dtype = given.get(name, (self.row_length(),)), jnp.uint32 if name == "start" else jnp.float32
+            shape, dtype = given.get(name, (2 * self.size + EXTRA,)), jnp.uint32 if name == "start" else jnp.float32
             live, function = self.like(), self._all if self.shared else self._one
             if not self.shared:
                 live = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), live)
@@ -139,7 +133,7 @@ class CompiledHost(Host):
         return held
 
     def _start_held(self, seed: Any) -> Held:
-        if not self._able("start"):
+        if self._step_of("start").against:  # what is done now and then XLA can do as well
             return self.pack(jax.jit(self._start_all)(seed))
         held = self._held()
         seeds = np.asarray(seed, np.uint32) + np.arange(1 if self.shared else self.copies, dtype=np.uint32)
@@ -147,20 +141,9 @@ class CompiledHost(Host):
         return held
 
     def _weights_held(self, held: Held, observations: np.ndarray) -> np.ndarray:
-        if not self._able("weights"):
+        if self._step_of("weights").against:
             return jax.jit(jax.vmap(self.agent.write_weights))(self.unpack(held).agent, observations)
         return self._output(self._run("weights", held, observations), 0)
-
-    @functools.lru_cache(maxsize=8)  # noqa: B019  (likewise)
-    def _able(self, name: str) -> bool:
-        """Whether a call that is made now and then can be compiled; XLA makes it otherwise."""
-        from recollect.engines.compiler import Unsupported
-
-        try:
-            self._step_of(name).check()
-        except Unsupported:
-            return False
-        return True
 
     def _entropies_held(self, held: Held) -> np.ndarray:
         return self._output(self._run("query", held, None), 0)

@@ -74,10 +74,6 @@ class Host:
         self._unpack_all: Callable = jax.jit(jax.vmap(self._unpack))
         self._pack_all: Callable = jax.jit(jax.vmap(self._pack))
 
-    def row_length(self) -> int:
-        """Numbers in a row of input."""
-        return 2 * self.size + EXTRA
-
     # -- the calls, as functions: a fresh agent, a first action, a time step
 
     def _start_one(self, seed: Array, copy: Array) -> Live:

@@ -106,14 +106,21 @@ def read_record(agent: Any, env: Any, episode: Array, steps: Array, params: Any)
 @functools.lru_cache(maxsize=32)
 def forms(tree: Any, env: Environment) -> tuple[Run, Record]:
     """The shapes of one run with one bin, and of its record; ``tree``: the agent's structure. Nothing is computed."""
-    agent = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct((), jnp.float32)] * tree.num_leaves)
-    seed = jax.ShapeDtypeStruct((), jnp.uint32)
 
     def made(agent: Agent, seed: Array) -> tuple[Run, Record]:
         run = start_run(agent, env, seed, 1)
         return run, read_record(agent, env, run.episode, run.steps, run.agent.params)
 
-    return jax.eval_shape(made, agent, seed)
+    return jax.eval_shape(made, agent_form(tree), SEED)
+
+
+def agent_form(tree: Any) -> Any:
+    """An agent of this structure, each hyperparameter by its shape."""
+    return jax.tree.unflatten(tree, [jax.ShapeDtypeStruct((), jnp.float32)] * tree.num_leaves)
+
+
+SEED, LIMITS = jax.ShapeDtypeStruct((), jnp.uint32), (jax.ShapeDtypeStruct((), jnp.int32),) * 4
+"""The shapes of what `start_run` and `step_run` are told besides."""
 
 
 def start(agents: Agent, env: Environment, seeds: Array, bins: int) -> Run:

@@ -186,9 +186,8 @@ def _covers(whole: Counts, n: int) -> bool:
 
 def _correction(whole: Counts, n: int) -> float:
     numbers = np.arange(whole.first, whole.first + len(whole.mass))
-    mean = float(np.dot(numbers, whole.mass))
-    variance = float(np.dot((numbers - mean) ** 2, whole.mass))
-    return float(np.clip((n - mean) / max(variance, 1e-3 * max(n, 1)), -3.0, 3.0))
+    variance = float(np.dot((numbers - whole.mean) ** 2, whole.mass))
+    return float(np.clip((n - whole.mean) / max(variance, 1e-3 * max(n, 1)), -3.0, 3.0))
 
 
 def _assembled(

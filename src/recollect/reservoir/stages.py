@@ -102,8 +102,13 @@ def pilot(piece: Piece, options: Options) -> Arrays:
     if counts.positives(chunk)[0] < len(chunk):
         chunk = np.where((chunk > 0.0) & (chunk < math.inf), chunk, 0.0)
     counts.tally(chunk, bins, 1)
+    return {**_not_empty(bins), "share": np.array([len(chunk), piece.rows])}
+
+
+def _not_empty(bins: np.ndarray) -> Arrays:
+    """A tally as the bins that hold anything, and what they hold."""
     places = np.flatnonzero(bins > 0)  # of truths, an eighth of the time
-    return {"places": places, "numbers": bins[places], "share": np.array([len(chunk), piece.rows])}
+    return {"places": places, "numbers": bins[places]}
 
 
 def survey(
@@ -138,8 +143,7 @@ def survey(
         population += positive
         if cache is not None and offer:
             cache.offer(piece, chunk)
-    places = np.flatnonzero(bins > 0)  # of truths, an eighth of the time
-    found = {"rows": np.array([rows, bad, population]), "places": places, "numbers": bins[places]}
+    found = {"rows": np.array([rows, bad, population]), **_not_empty(bins)}
     return found if scanned is None else found | scanned.vector()
 
 

@@ -198,7 +198,7 @@ class GeneralPolicy(Policy, agent=GeneralActorCritic):
         matches = torch.where(stored.filled, (keys * q[:, None]).sum(-1), -torch.inf)
         empty = ~stored.filled.any(-1, keepdim=True)
         slot = kernel.draw(torch.where(empty, 0.0, matches), to_remember[:, 0])
-        recalled = there.gather(1, slot[:, None, None].expand(-1, 1, self.features))[:, 0]  # zeros in an empty slot
+        recalled = kernel.row(there, slot)  # zeros in an empty slot
         logits = self.actor["policy"](torch.cat([inputs, features, recalled], -1))
         begins, u = state.time == 0, to_remember[:, -1]
         kept = (begins & (u < self.keeping)) | (~begins & state.kept)

@@ -231,6 +231,11 @@ def draw(logits: Tensor, u: Tensor) -> Tensor:
     return (u[:, None] * shares[:, -1:] >= shares[:, :-1]).sum(-1)
 
 
+def row(items: Tensor, slot: Tensor) -> Tensor:
+    """[batch, features]: the item in each memory's slot."""
+    return items.gather(1, slot[:, None, None].expand(-1, 1, items.shape[-1]))[:, 0]
+
+
 def _usable(log_weight: Tensor) -> Tensor:
     return torch.where(log_weight.abs() <= _LARGEST_LOG_WEIGHT, log_weight, _LOG_ZERO_WEIGHT)
 

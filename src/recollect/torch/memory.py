@@ -172,7 +172,7 @@ class ReservoirMemory(nn.Module):
                 uniforms = torch.rand(size, generator=generator, dtype=x.dtype, device=x.device)
             logits, empty = self._logits(x, state.items, state.filled)
             slot = kernel.draw(torch.where(empty[:, None], 0.0, logits), uniforms[:, 0])
-            recalled = torch.where(empty[:, None], 0.0, _row(state.items, slot))
+            recalled = torch.where(empty[:, None], 0.0, kernel.row(state.items, slot))
             log_weight = self.log_write_weight(x).clamp(min=self.log_weight_floor)
             if self.distinct:
                 log_weight = torch.where(kernel.holds(state, x), -torch.inf, log_weight)
@@ -209,7 +209,7 @@ class ReservoirMemory(nn.Module):
         log_query = torch.where(empty, 0.0, log_q.gather(-1, info.slot[:, None])[:, 0])
         entropy = -torch.where(info.filled, log_q.exp() * log_q, 0.0).sum(-1)
         if self.estimator == "queried":
-            log_w = self.log_write_weight(_row(info.items, info.slot))
+            log_w = self.log_write_weight(kernel.row(info.items, info.slot))
             given, counts = info.log_weights.gather(-1, info.slot[:, None])[:, 0], ~empty
             return Scores(log_query, self._credit(log_w, given, counts), entropy)
         log_w = self.log_write_weight(info.items.flatten(0, 1)).reshape(info.filled.shape)
@@ -265,11 +265,6 @@ class ReservoirMemory(nn.Module):
             checks.tensor("done", done, (batch,), like, of=of, dtype="any")
         if uniforms is not None:
             checks.tensor("uniforms", uniforms, (batch, self.draws), like, of=of)
-
-
-def _row(items: Tensor, slot: Tensor) -> Tensor:
-    """[batch, features]: the item in each row's slot."""
-    return items.gather(1, slot[:, None, None].expand(-1, 1, items.shape[-1]))[:, 0]
 
 
 def _shape(tensor: Tensor) -> list[int]:

@@ -78,9 +78,6 @@ class StandIn:
     def read(self, address, array):
         array.reshape(-1).view(np.uint8)[...] = self._memory[address][: array.nbytes]
 
-    def wait(self):
-        pass
-
     def program(self, routines, often=True, **options):
         del often, options
         return OnHost(routines)

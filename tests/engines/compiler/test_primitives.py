@@ -271,6 +271,7 @@ LINES = {
     "short scan": lambda x: jax.lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), jnp.zeros(5), x[:3]),
     "cond": lambda x: jax.lax.cond(x[0, 0] > 0, lambda: x * 2, lambda: x - 1),
     "switch": lambda x: jax.lax.switch(jnp.int32(x[0, 0] * 3), [lambda: x, lambda: x + 1, lambda: x + 2]),
+    "computed again": jax.grad(lambda x: jax.checkpoint(jnp.tanh)(x).sum()),
     "gradient": jax.grad(lambda x: jnp.sum(jnp.tanh(x @ x.T)[jnp.argmax(x[:, 0])])),
 }
 

@@ -43,10 +43,7 @@ def scale(a: Index, k: int) -> Index:
 
 def factor(a: Index, name: str) -> int:
     """How far ``a`` moves when a variable moves by one."""
-    for other, k in a[1]:
-        if other == name:
-            return k
-    return 0
+    return dict(a[1]).get(name, 0)
 
 
 def linear(shape: Sequence[int], index: Sequence[Index]) -> Index:

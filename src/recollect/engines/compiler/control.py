@@ -17,12 +17,9 @@ class Control(Lines):
 
     def in_memory(self, n: Node) -> Buffer:
         """A node's memory; a scalar or a view gets some."""
-        if n.shape != () and (n.op == "const" or n.id in self.buffers or n.op == "reshape"):
-            inner = n
-            while inner.op == "reshape" and inner.id not in self.buffers:
-                inner = inner.ins[0]
-            if inner.op == "const" or inner.id in self.buffers:
-                return self.e.address(n)
+        inner = self.e.unreshaped(n)
+        if n.shape != () and (inner.op == "const" or inner.id in self.buffers):
+            return self.e.address(inner)
         buffer = self.allocate(n.size, n.dtype, n.shape == () and not self.e.at(n, ()).wide)
         self.fill(buffer, n)
         return buffer
@@ -42,10 +39,10 @@ class Control(Lines):
 
         for leaf, buffer in zip(body.leaves, memory, strict=True):
             self.buffers[leaf.id] = buffer
-        keep_targets, keep_plan = self.targets, self.plan
+        targets, plan = self.targets, self.plan
         whole: Any = self
         emit_graph(whole, body.graph, body.leaves, outs, list(to))
-        self.targets, self.plan, self.e.plan = keep_targets, keep_plan, keep_plan
+        self.targets, self.plan = targets, plan
 
     def _results(self, n: Node) -> dict[int, Buffer]:
         """Where results of a loop are wanted in the end, by their number: a carry can lie there from the start."""

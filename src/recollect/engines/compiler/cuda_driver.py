@@ -121,11 +121,6 @@ class Gpu:
         if array.nbytes:
             _call("cuMemcpyDtoH_v2", ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address), _size(array.nbytes))
 
-    def wait(self) -> None:
-        """Until all that was launched is done."""
-        self.here()
-        _call("cuCtxSynchronize")
-
     def program(self, routines: Sequence[Routine], often: bool = True, **options: Any) -> "GpuProgram":
         """Routines, translated and loaded; options as `GpuProgram` has them."""
         return GpuProgram(self, routines, often, **options)

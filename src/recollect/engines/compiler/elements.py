@@ -8,7 +8,7 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.functions import Functions
 from recollect.engines.compiler.graph import VIEWS, Node
-from recollect.engines.compiler.plan import Plan, same_places
+from recollect.engines.compiler.plan import same_places
 from recollect.engines.compiler.values import Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
@@ -48,37 +48,32 @@ class Elements:
     def __init__(self, writer: Writer, buffers: dict[int, Buffer], scalars: dict[int, Value]):
         self.w, self.f = writer, Functions(writer)
         self.buffers, self.scalars = buffers, scalars
-        self.plan: Plan
         self.reduce_at: Callable[[Node, Place], Value]
 
     def at(self, n: Node, at: Place) -> Value:
         """The element of a node at a place, computed where the place is first known."""
-        if n.op == "const":
-            return self._constant(n, at)
+        if n.op == "const" and (n.size == 1 or not any(i[1] for i in at)):
+            return self.w.const(n.dtype, n.value.reshape(-1)[0] if n.size == 1 else n.value[tuple(i[0] for i in at)])
         if n.shape == () and n.id in self.scalars:
             return self.scalars[n.id]
         w = self.w
         with w.at_depth(w.depth(*at)):
             return w.remember((n.id, at), lambda: self._fresh(n, at))
 
-    def _constant(self, n: Node, at: Place) -> Value:
-        if n.size == 1:
-            return self.w.const(n.dtype, n.value.reshape(-1)[0])
-        if not any(i[1] for i in at):
-            return self.w.const(n.dtype, n.value[tuple(i[0] for i in at)])
-        w = self.w
-        with w.at_depth(w.depth(*at)):
-            return w.remember((n.id, at), lambda: w.load(w.table(n), affine.linear(n.shape, at)))
-
     def _fresh(self, n: Node, at: Place) -> Value:
-        if n.id in self.buffers:
-            return self.w.load(self.buffers[n.id], affine.linear(n.shape, at))
+        if n.op == "const" or n.id in self.buffers:
+            return self.w.load(self.address(n), affine.linear(n.shape, at))
         return self.compute(n, at)
+
+    def unreshaped(self, n: Node) -> Node:
+        """What has the same elements in memory, if anything has."""
+        while n.op == "reshape" and n.id not in self.buffers:
+            n = n.ins[0]
+        return n
 
     def address(self, n: Node) -> Buffer:
         """The memory of a node, seen through reshapes."""
-        while n.op == "reshape" and n.id not in self.buffers:
-            n = n.ins[0]
+        n = self.unreshaped(n)
         return self.w.table(n) if n.op == "const" else self.buffers[n.id]
 
     def compute(self, n: Node, at: Place) -> Value:
@@ -141,9 +136,7 @@ class Elements:
         buffer = self.address(n)
         shift: Value | None = None
         for d, (start, _) in starts.items():
-            stride = 1
-            for s in n.shape[d + 1 :]:
-                stride *= s
+            stride = math.prod(n.shape[d + 1 :])
             part = start if stride == 1 else w.do("mul", start, w.const("i", stride))
             shift = part if shift is None else w.do("add", shift, part)
         assert shift is not None

@@ -8,7 +8,7 @@ import numpy as np
 
 from recollect.engines.compiler.functions import LIBM
 from recollect.engines.compiler.graph import DTYPES, Graph, Node, Unsupported, letter
-from recollect.engines.compiler.rules import RULES, is_key, out_shape, rule
+from recollect.engines.compiler.rules import is_key, out_shape, rule
 
 SAME = (
     *("add", "sub", "mul", "max", "min", "neg", "abs", "sign", "and", "or", "xor", "not", "lt", "le", "gt", "ge"),
@@ -19,15 +19,13 @@ OTHERS = {"add_any": "add", "shift_left": "shl", "shift_right_logical": "shr", "
 PLAIN = {name: name for name in SAME} | OTHERS | {"population_count": "popcount"}
 
 
+@rule(*PLAIN)
 def _plain(graph: Graph, e: Any, x: list[Node]) -> Any:
     if e.primitive.name == "add_any":
         merged = _disjoint(graph, *x)
         if merged is not None:
             return merged
     return graph.elementwise(PLAIN[e.primitive.name], *x)
-
-
-RULES.update(dict.fromkeys(PLAIN, _plain))
 
 
 def _disjoint(graph: Graph, a: Node, b: Node) -> Node | None:
@@ -39,9 +37,7 @@ def _disjoint(graph: Graph, a: Node, b: Node) -> Node | None:
         bounds |= set(np.cumsum([p.shape[axis] for p in n.ins]).tolist())
     places, parts = sorted(bounds), []
     for low, high in itertools.pairwise(places):
-        starts = [low if d == axis else 0 for d in range(len(a.shape))]
-        stops = [high if d == axis else s for d, s in enumerate(a.shape)]
-        left, right = graph.slice(a, starts, stops), graph.slice(b, starts, stops)
+        left, right = (graph.between(n, axis, low, high) for n in (a, b))
         if graph.splat(right) == 0:
             parts.append(left)
         elif graph.splat(left) == 0:
@@ -150,21 +146,17 @@ def _bitcast(graph: Graph, e: Any, x: list[Node]) -> Any:
 # -- reductions and products
 
 
+@rule("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod")
 def _reduction(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.reduce(e.primitive.name[7:], x[0], e.params["axes"])
-
-
-RULES.update(
-    dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"), _reduction)
-)
 
 
 @rule("argmax", "argmin")
 def _arg(graph: Graph, e: Any, x: list[Node]) -> Any:
     (axis,) = e.params["axes"]
-    if letter(e.params["index_dtype"]) not in "iu":
-        raise Unsupported("this index dtype")
     kind = letter(e.params["index_dtype"])
+    if kind not in "iu":
+        raise Unsupported("this index dtype")
     return graph.make("arg", x, out_shape(e), kind, (e.primitive.name[3:], axis))
 
 

@@ -72,12 +72,11 @@ def emit_body(
     inputs: Sequence[Node],
     new_state: Sequence[Node],
     outputs: Sequence[Node],
-    shared: Sequence[bool] = (),
+    shared: Sequence[bool],
 ) -> Body:
     """Write a step; ``shared``: which inputs are one for all lanes."""
     kernels = Kernels(w)
     many = w.lanes > 1
-    given = list(shared) or [False] * len(inputs)
     names: list[str] = []
 
     def argument(name: str, node: Node, lanewise: bool = many) -> Buffer:
@@ -86,7 +85,7 @@ def emit_body(
 
     for k, leaf in enumerate(state):
         kernels.buffers[leaf.id] = argument(f"%s{k}", leaf)
-    for k, (leaf, one) in enumerate(zip(inputs, given, strict=True)):
+    for k, (leaf, one) in enumerate(zip(inputs, shared, strict=True)):
         kernels.buffers[leaf.id] = argument(f"%u{k}", leaf, many and not one)
     targets: list[Buffer | None] = []
     swapped = []

@@ -113,15 +113,20 @@ class Functions:
         e = self.exp(self.w.do("fneg", x))
         return self.w.do("fdiv", self.f(1), self.w.do("fadd", self.f(1), e))
 
-    def log(self, x: Value) -> Value:
-        """The exponent, and a series in (z - 1) / (z + 1) of the mantissa z between √½ and √2."""
+    def _exponent_and_mantissa(self, x: Value) -> tuple[Value, Value]:
+        """Of a positive number; the mantissa between √½ and √2."""
         w = self.w
         root = 0x3F3504F3  # the bits of √½
         bits = w.do("add", w.cast("bitcast", x, "i"), w.const("i", 0x3F800000 - root))
         fraction = w.do("and", bits, w.const("i", 0x007FFFFF))
         whole = w.cast("sitofp", w.do("sub", bits, fraction), "f")
         exponent = self.fma(whole, self.f(2.0**-23), self.f(-127))
-        z = w.cast("bitcast", w.do("add", fraction, w.const("i", root)), "f")
+        return exponent, w.cast("bitcast", w.do("add", fraction, w.const("i", root)), "f")
+
+    def log(self, x: Value) -> Value:
+        """The exponent, and a series in (z - 1) / (z + 1) of the mantissa z."""
+        w = self.w
+        exponent, z = self._exponent_and_mantissa(x)
         s = w.do("fdiv", w.do("fsub", z, self.f(1)), w.do("fadd", z, self.f(1)))
         y = w.do("fmul", s, s)
         p = self.polynomial(y, (2 / 9, 2 / 7, 2 / 5, 2 / 3))
@@ -134,11 +139,7 @@ class Functions:
     def _log_in_two(self, x: Value) -> tuple[Value, Value]:
         """The logarithm of a positive number as the sum of two floats, to about 2^-30 of itself."""
         w = self.w
-        root = 0x3F3504F3  # the bits of √½
-        bits = w.do("add", w.cast("bitcast", x, "i"), w.const("i", 0x3F800000 - root))
-        fraction = w.do("and", bits, w.const("i", 0x007FFFFF))
-        exponent = self.fma(w.cast("sitofp", w.do("sub", bits, fraction), "f"), self.f(2.0**-23), self.f(-127))
-        z = w.cast("bitcast", w.do("add", fraction, w.const("i", root)), "f")
+        exponent, z = self._exponent_and_mantissa(x)
         below, above = w.do("fsub", z, self.f(1)), w.do("fadd", z, self.f(1))  # the first is exact
         back = w.do("fsub", above, z)
         lost = w.do("fadd", w.do("fsub", z, w.do("fsub", above, back)), w.do("fsub", self.f(1), back))
@@ -338,9 +339,7 @@ class Functions:
             return self.w.do("fmul" if a.kind == "f" else "mul", a, b)
         if kind in ("max", "min"):
             return self.extreme(kind, a, b)
-        if kind in ("and", "or", "xor"):
-            return self.w.do(kind, a, b)
-        raise Unsupported(f"a reduction by {kind}")
+        return self.w.do(kind, a, b)
 
     def apply(self, node: Node, x: list[Value]) -> Value:
         """An elementwise node on its operands."""
@@ -367,13 +366,9 @@ class Functions:
         if op == "neg":
             return w.do("fneg", x[0]) if kind == "f" else w.do("sub", w.const(kind, 0), x[0])
         if op == "abs":
-            return (
-                w.call("fabs", x[0])
-                if kind == "f"
-                else w.call("abs", x[0], extra=", i1 false")
-                if kind == "i"
-                else x[0]
-            )
+            if kind == "u":
+                return x[0]
+            return w.call("fabs", x[0]) if kind == "f" else w.call("abs", x[0], extra=", i1 false")
         if op == "pow":
             return self.pow(x[0], x[1] if x[1].kind == "f" else self.convert(x[1], "f"))
         if op in LIBM:

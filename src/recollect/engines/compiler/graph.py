@@ -49,33 +49,22 @@ class Node:
 
     __slots__ = ("dtype", "id", "ins", "op", "params", "shape", "size", "value")
 
-    def __init__(self, op: str, ins: tuple["Node", ...], shape: tuple[int, ...], dtype: str, params: Any, value: Any):
+    def __init__(
+        self, op: str, ins: tuple["Node", ...], shape: tuple[int, ...], dtype: str, params: Any = (), value: Any = None
+    ):
         self.op, self.ins, self.shape, self.dtype, self.params, self.value = op, ins, shape, dtype, params, value
         self.size = math.prod(shape)  # the number of elements
-        self.id = -1
+        self.id = next(_SERIAL)
 
     def __repr__(self) -> str:
         return f"%{self.id}:{self.op}{list(self.shape)}{self.dtype}"
-
-
-def node(
-    op: str, ins: tuple[Node, ...], shape: tuple[int, ...], dtype: str, params: Any = (), value: Any = None
-) -> Node:
-    """A node of its own, whether or not there is one like it."""
-    made = Node(op, ins, shape, dtype, params, value)
-    made.id = next(_SERIAL)
-    return made
-
-
-def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    return a / b if a.dtype.kind == "f" else None
 
 
 FOLD: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
-    "div": _divide,
+    "div": lambda a, b: a / b if a.dtype.kind == "f" else None,
     "neg": np.negative,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
@@ -112,7 +101,7 @@ class Graph:
         key = (op, tuple(n.id for n in ins), tuple(shape), dtype, params, data)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = node(op, tuple(ins), tuple(int(s) for s in shape), dtype, params, value)
+            known = self._known[key] = Node(op, tuple(ins), tuple(int(s) for s in shape), dtype, params, value)
         return known
 
     def const(self, value: Any, dtype: str | None = None) -> Node:
@@ -131,7 +120,7 @@ class Graph:
             n = n.ins[0]
         return n.value.reshape(-1)[0] if n.op == "const" and n.size == 1 else None
 
-    def elementwise(self, op: str, *ins: Node, dtype: str | None = None, params: Any = ()) -> Node:
+    def elementwise(self, op: str, *ins: Node, dtype: str | None = None) -> Node:
         """An operation on corresponding elements; axes of length 1 and scalars are broadcast."""
         shape = np.broadcast_shapes(*(n.shape for n in ins))
         ins = tuple(self.bcast(n, shape, range(len(shape) - len(n.shape), len(shape))) for n in ins)
@@ -144,7 +133,7 @@ class Graph:
             if folded is not None:
                 return self.bcast(self.const(np.asarray(folded, DTYPES[kind])), shape, ())
         found = self._identity(op, ins, splats, kind)
-        return found if found is not None else self.make(op, ins, shape, kind, params)
+        return found if found is not None else self.make(op, ins, shape, kind)
 
     def _identity(self, op: str, ins: tuple[Node, ...], splats: list, kind: str) -> Node | None:
         if op in ("mul", "add", "and", "or") and splats[0] is not None and splats[1] is None:
@@ -265,6 +254,19 @@ class Graph:
         axes = n.params[1]
         shape = [s for d, s in enumerate(parts[0].shape) if d not in axes]
         return self.make("reduce", parts, shape, n.dtype, n.params)
+
+    def between(self, n: Node, axis: int, low: int, high: int) -> Node:
+        """The part from ``low`` up to ``high`` of one axis."""
+        starts = [low if d == axis else 0 for d in range(len(n.shape))]
+        return self.slice(n, starts, [high if d == axis else s for d, s in enumerate(n.shape)])
+
+    def layer(self, n: Node, axis: int, k: int) -> Node:
+        """One place of an axis, without the axis."""
+        return self.reshape(self.between(n, axis, k, k + 1), (*n.shape[:axis], *n.shape[axis + 1 :]))
+
+    def stack(self, parts: Sequence[Node], axis: int) -> Node:
+        """Arrays side by side along a new axis."""
+        return self.concat([self.reshape(n, (*n.shape[:axis], 1, *n.shape[axis:])) for n in parts], axis)
 
     def concat(self, parts: Sequence[Node], axis: int) -> Node:
         """Arrays one after the other along an axis."""

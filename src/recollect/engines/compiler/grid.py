@@ -84,11 +84,10 @@ class GridProgram:
         **options: Any,
     ):
         self.device, self.state, self.inputs, self.shared = device, step.state, step.inputs, list(shared)
-        usual = (OFTEN if often else ONCE) if not teams else (TOGETHER if often else ONCE)
-        if teams:
-            self.kernel: Kernel = emit_team(step, shared, written_out=written_out or usual, room=room)
-        else:
-            self.kernel = emit_thread(step, shared, written_out=written_out or usual)
+        written_out = written_out or (ONCE if not often else TOGETHER if teams else OFTEN)
+        self.kernel: Kernel = (
+            emit_team(step, shared, written_out, room) if teams else emit_thread(step, shared, written_out)
+        )
         routine = Routine("run", self.kernel.text, STEP)
         self.loaded = device.program([routine], often=often, **options)
 

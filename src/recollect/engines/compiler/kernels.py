@@ -8,11 +8,7 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.control import Control
 from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import PARTS, Node, starts_anew
-from recollect.engines.compiler.nests import of_operands
-from recollect.engines.compiler.plan import (
-    Item,
-    Plan,
-)
+from recollect.engines.compiler.plan import Item, Plan
 from recollect.engines.compiler.values import Buffer, Value
 
 
@@ -21,20 +17,13 @@ class Kernels(Control):
 
     def run(self, plan: Plan, targets: dict[int, Buffer]) -> None:
         """Emit everything; ``targets``: where outputs go."""
-        before, self.plan, self.e.plan = getattr(self, "plan", None), plan, plan
-        places = dict(targets)
-        for o, v in plan.repairs.items():
-            places[v.id] = targets[o]
-        self.targets = places
+        self.plan, places = plan, {**targets, **{v.id: targets[o] for o, v in plan.repairs.items()}}
         for item in plan.items:
+            self.targets = places
             if item.space is not None:
                 self.kernel(item)
             else:
                 self.special(item.nodes[0])
-            self.targets = places
-            self.plan, self.e.plan = plan, plan
-        if before is not None:
-            self.plan, self.e.plan = before, before
 
     def kernel(self, item: Item) -> None:
         """One loop that writes all members."""
@@ -53,7 +42,8 @@ class Kernels(Control):
         def trace(at: Place) -> list[tuple[Index, bool]]:
             found = self.accesses([(n, place) for n in maps for place in layers(n, at)])
             for n in totals:
-                found += self.accesses([(of_operands(n), at)])
+                operands = Node("sum", n.ins, n.shape, n.dtype)  # only the places of their elements count
+                found += self.accesses([(operands, at)])
             return found
 
         partial = [n for n in totals if n.params[2]]
@@ -69,9 +59,8 @@ class Kernels(Control):
             totals = [n for n in totals if n not in partial]
         passing = set() if apart else self.plan.passing
         buffers = {n.id: self.place_for(n) for n in maps if n.id not in passing}
-        slots = {n.id: (w.slot(n.dtype, vector or not single), self._neutral(n)) for n in totals}
-        for slot, neutral in slots.values():
-            w.put(slot, w.widen(neutral) if vector or not single else neutral)
+        wide = vector or not single
+        slots = {n.id: self.beginning(n, wide) for n in totals}
 
         def body(variables: list[Index]) -> None:
             at = self.spread(space, groups, variables)
@@ -83,12 +72,7 @@ class Kernels(Control):
                         w.scope.known[(n.id, place)] = value
                         values.append((n, place, value))
                 elif n.id in slots:
-                    slot = slots[n.id][0]
-                    old = w.get(slot, n.dtype, vector or not single)
-                    new = self.accumulate(n, old, at)
-                    if w.scope.mask:
-                        new = w.choose(Value(w.scope.mask, "b", True), new, old)
-                    w.put(slot, w.widen(new) if old.wide else new)
+                    self.continued(slots[n.id], n, at, wide, w.scope.mask)
             for n, place, value in values:
                 if n.id in self.saved:
                     leaf, aside = self.saved[n.id]
@@ -96,15 +80,13 @@ class Kernels(Control):
                 w.later(buffers[n.id], affine.linear(n.shape, place), value)
 
         cost = sum(self.plan.cost.get(n.id, 4.0) for n in maps) + 4 * len(totals)
-        if not maps and not totals:
-            pass
-        elif vector:
+        if vector and (maps or totals):
             self.vector_loops(sizes, body, axis, cost, rows=bool(partial))
-        else:
+        elif maps or totals:
             self.loops(sizes, body, cost)
         self.buffers.update(buffers)
         for n in totals:
-            result = w.get(slots[n.id][0], n.dtype, vector or not single)
+            result = w.get(slots[n.id], n.dtype, wide)
             if vector:
                 result = w.fold(result, lambda a, b, n=n: self.f.combine(n.params[0], a, b), n.params[0])
             self.scalars[n.id] = result
@@ -153,10 +135,7 @@ class Kernels(Control):
             w.store(buffer, affine.linear(o.shape, at), self.e.compute(o, at))
 
         with w.branch(wrong):
-            if w.lanes == 1 and o.shape[self.along(o.shape)] >= w.least:
-                self.vector_loops(o.shape, body, self.along(o.shape))
-            else:
-                self.loops(o.shape, body, 20)
+            self.each(o.shape, body, 20)
         self.buffers[o.id] = buffer
 
 

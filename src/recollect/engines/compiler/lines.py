@@ -8,7 +8,6 @@ from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
 from recollect.engines.compiler.graph import Node
-from recollect.engines.compiler.nests import of_operands
 from recollect.engines.compiler.reductions import Reductions
 from recollect.engines.compiler.values import Buffer, Value
 
@@ -22,15 +21,11 @@ class Lines(Reductions):
         for part in n.ins:
             shift = offset
 
-            def body(variables: list[Index], part: Node = part, shift: int = shift, groups: list | None = None) -> None:
-                at = self.spread(part.shape, groups or [(d,) for d in range(len(part.shape))], variables)
-                to = tuple(affine.add(v, affine.number(shift)) if d == axis else v for d, v in enumerate(at))
-                w.store(buffer, affine.linear(n.shape, to), self.e.at(part, at))
+            def body(variables: list[Index], part: Node = part, shift: int = shift) -> None:
+                to = [affine.add(v, affine.number(shift)) if d == axis else v for d, v in enumerate(variables)]
+                w.store(buffer, affine.linear(n.shape, to), self.e.at(part, tuple(variables)))
 
-            if w.lanes == 1 and part.shape[self.along(part.shape)] >= w.least:
-                self.vector_loops(part.shape, body, self.along(part.shape))
-            elif math.prod(part.shape):
-                self.loops(part.shape, body, self.plan.cost.get(part.id, 1.0) + 1)
+            self.each(part.shape, body, self.plan.cost.get(part.id, 1.0) + 1)
             offset += part.shape[axis]
         self.buffers[n.id] = buffer
 
@@ -49,9 +44,7 @@ class Lines(Reductions):
 
         if n.size:
             with self._lines_of(n.shape, axis) as place:
-                slot = w.slot(n.dtype, wide)
-                neutral = self._neutral(of_operands(n))
-                w.put(slot, w.widen(neutral) if wide else neutral)
+                slot = self.beginning(n, wide)
 
                 def body(variables: list[Index]) -> None:
                     k = variables[0]
@@ -120,7 +113,7 @@ class Lines(Reductions):
         """A copy, and then each update at its place in order; updates outside are dropped."""
         w = self.w
         kind, window, inserted, axes, clip, together, index_batch = n.params
-        _operand, indices, updates = n.ins
+        _, indices, updates = n.ins
         buffer = self._copy_of(n)
         batch = [d for d in range(len(updates.shape)) if d not in window]
 

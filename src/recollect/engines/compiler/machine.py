@@ -25,24 +25,16 @@ def is_x86() -> bool:
     return llvm.get_process_triple().startswith(("x86_64", "i686"))
 
 
-def optimise(text: str, often: bool = True) -> Any:
+def parsed(text: str, target: Any, triple: str, often: bool = True) -> Any:
     """A module after LLVM's passes, if it is run often; what is vectorised or unrolled was so decided before."""
     module = llvm.parse_assembly(text)
-    module.triple = llvm.get_process_triple()
-    target = machine()
-    module.data_layout = str(target.target_data)
-    if not often:
-        return module
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    passes = llvm.create_pass_builder(target, options)
-    passes.getModulePassManager().run(module, passes)
+    module.triple, module.data_layout = triple, str(target.target_data)
+    if often:
+        options = llvm.create_pipeline_tuning_options(speed_level=1)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        passes = llvm.create_pass_builder(target, options)
+        passes.getModulePassManager().run(module, passes)
     return module
-
-
-def object_code(module: Any, often: bool = True) -> bytes:
-    """A module as an object file."""
-    return machine(2 if often else 0).emit_object(module)
 
 
 def described() -> str:
@@ -63,7 +55,8 @@ def compiled(text: str, often: bool = True) -> bytes:
     kept = key(text, often)
     found = cache.get(kept)
     if found is None:
-        found = object_code(optimise(text, often), often)
+        target = machine(2 if often else 0)
+        found = target.emit_object(parsed(text, target, llvm.get_process_triple(), often))
         cache.put(kept, found)
     return found
 

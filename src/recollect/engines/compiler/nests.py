@@ -1,5 +1,6 @@
 """Loop nests: which axes are run through as one, along which one vectors lie, what is written out."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -7,12 +8,8 @@ from contextlib import ExitStack, contextmanager
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Elements, Place, source
-from recollect.engines.compiler.graph import VIEWS, Node, node
-from recollect.engines.compiler.plan import (
-    OPAQUE,
-    Plan,
-    same_places,
-)
+from recollect.engines.compiler.graph import OPAQUE, VIEWS, Node
+from recollect.engines.compiler.plan import Plan, same_places
 from recollect.engines.compiler.values import VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
@@ -129,15 +126,14 @@ class Nests:
         self,
         sizes: Sequence[int],
         body: Callable[[list[Index]], None],
-        along: int | None = None,
+        axis: int,
         cost: float = 8,
         rows: bool = False,
     ) -> None:
         """Loops over all sizes but one, and vectors along it, the last of them masked.
 
-        ``along``: None for the last. ``rows``: whether sums are taken, so that one row must come after the other.
+        ``rows``: whether sums are taken, so that one row must come after the other.
         """
-        axis = len(sizes) - 1 if along is None else along
         if self.w.strided and not (rows and len(sizes) > 1 and sizes[axis] > VECTOR):
             self._vectors_first(sizes, axis, body, cost)
         else:
@@ -218,28 +214,27 @@ class Nests:
             self.w.settle()
 
     def _written_out(self, sizes: Sequence[int], done: list[Index], body: Callable) -> None:
-        if not sizes:
-            body(done)
-            return
-        for k in range(sizes[0]):
-            self._written_out(sizes[1:], [*done, affine.number(k)], body)
+        for places in itertools.product(*map(range, sizes)):
+            body([*done, *map(affine.number, places)])
+
+    def each(self, sizes: Sequence[int], body: Callable[[list[Index]], None], cost: float) -> None:
+        """Loops over all elements of an array, by vectors where a single run has enough of them."""
+        axis = self.along(sizes)
+        if self.w.lanes == 1 and sizes[axis] >= self.w.least:
+            self.vector_loops(sizes, body, axis)
+        else:
+            self.loops(sizes, body, cost)
 
     def fill(self, buffer: Buffer, n: Node) -> None:
         """Copy all elements of a node into memory."""
-        body = lambda v: self.w.store(buffer, affine.linear(n.shape, v), self.e.at(n, tuple(v)))  # noqa: E731
         if n.shape == ():
             self.w.store(buffer, affine.ZERO, self.e.at(n, ()))
-        elif self.w.lanes == 1 and n.shape[self.along(n.shape)] >= self.w.least:
-            self.vector_loops(n.shape, body, self.along(n.shape))
-        elif n.size:
-            self.loops(n.shape, body, self.plan.cost.get(n.id, 1.0) + 1)
+            return
+        body = lambda v: self.w.store(buffer, affine.linear(n.shape, v), self.e.at(n, tuple(v)))  # noqa: E731
+        self.each(n.shape, body, self.plan.cost.get(n.id, 1.0) + 1)
 
     def _copy(self, start: Buffer, end: Buffer, size: int) -> None:
-        body = lambda v: self.w.store(end, v[0], self.w.load(start, v[0]))  # noqa: E731
-        if self.w.lanes == 1 and size >= self.w.least:
-            self.vector_loops([size], body)
-        elif size:
-            self.loops([size], body, 2)
+        self.each([size], lambda v: self.w.store(end, v[0], self.w.load(start, v[0])), 2)
 
     def _inner(self, n: Node, at: Place, along: Sequence[Index]) -> Place:
         kept, summed = iter(at), iter(along)
@@ -247,14 +242,4 @@ class Nests:
         return tuple(next(summed) if d in axes else next(kept) for d in range(len(n.ins[0].shape)))
 
     def _trace(self, n: Node, at: Place) -> list[tuple[Index, bool]]:
-        return self.accesses([(use_of(n), at)])
-
-
-def of_operands(n: Node) -> Node:
-    """Stands in for a reduction where only the places of its operands' elements count."""
-    return node("sum", n.ins, n.shape, n.dtype, (n.params[0], (), False))
-
-
-def use_of(n: Node) -> Node:
-    """Stands in for whatever reads an element of ``n``."""
-    return node("use", (n,), n.shape, n.dtype)
+        return self.accesses([(Node("use", (n,), n.shape, n.dtype), at)])  # whatever reads an element of ``n``

@@ -13,9 +13,9 @@ from recollect.engines.compiler.rules import is_key
 
 KEEP = frozenset(
     (
-        *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "rev", "slice", "split", "concatenate"),
-        *("stack", "tile", "unstack", "select_n", "dynamic_slice", "dynamic_update_slice", "copy", "copy_p"),
-        *("stop_gradient", "jit", "pjit", "closed_call", "cond", "scan", "while"),
+        *("broadcast_in_dim", "reshape", "squeeze", "transpose", "rev", "slice", "split", "concatenate", "stack"),
+        *("tile", "unstack", "select_n", "dynamic_slice", "dynamic_update_slice", "copy", "stop_gradient"),
+        *("jit", "closed_call", "cond", "scan", "while"),
     )
 )
 """Operations whose results are among their operands, or whose own equations are seen one by one."""

@@ -6,6 +6,7 @@ index space that write several arrays and take several reductions at once.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from recollect.engines.compiler import fusion
 from recollect.engines.compiler.functions import COST
 from recollect.engines.compiler.fusion import Item
-from recollect.engines.compiler.graph import OPAQUE, PARTS, STORED_OPS, VIEWS, Graph, Node
+from recollect.engines.compiler.graph import OPAQUE, STORED_OPS, VIEWS, Graph, Node
 
 RECOMPUTE = 30
 """An element is stored rather than computed again if that would cost more instructions than this."""
@@ -42,19 +43,12 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
 
     ``sums``: whether all numbers are finite is asked of the sum of their products with 0: one instruction for each.
     """
-    order = reachable(outs)
-    uses: dict[int, int] = {}
-    for n in order:
-        for i in n.ins:
-            uses[i.id] = uses.get(i.id, 0) + 1
-    for n in outs:
-        uses[n.id] = uses.get(n.id, 0) + 1
-    new: dict[int, Node] = {}
+    uses, new = _uses(outs), dict[int, Node]()
 
     def product(n: Node) -> tuple[Node, Node] | None:
         return (new[n.ins[0].id], new[n.ins[1].id]) if n.op == "mul" and n.dtype == "f" and uses[n.id] == 1 else None
 
-    for n in order:
+    for n in reachable(outs):
         ins = [new[i.id] for i in n.ins]
         if n.op in ("leaf", "const"):
             new[n.id] = n
@@ -89,6 +83,21 @@ def contract(graph: Graph, outs: Sequence[Node], sums: bool = False) -> list[Nod
     return [new[n.id] for n in outs]
 
 
+def _uses(outs: Sequence[Node]) -> Counter[int]:
+    """How often each node is read, or wanted."""
+    return Counter(i.id for n in reachable(outs) for i in n.ins) + Counter(n.id for n in outs)
+
+
+def _readers(outs: Sequence[Node]) -> dict[int, list[Node]]:
+    """Of each node that the outputs need, those that read it, once for each time."""
+    order = reachable(outs)
+    readers: dict[int, list[Node]] = {n.id: [] for n in order}
+    for n in order:
+        for i in n.ins:
+            readers[i.id].append(n)
+    return readers
+
+
 def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node | None:
     """A sum of few terms along one axis, term after term: it is then computed in the loop that needs it.
 
@@ -97,9 +106,7 @@ def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node | None:
     axis, shape = n.params[1][0], n.ins[0].shape
     total = graph.bcast(graph.const(np.float32(0)), n.shape, ())
     for k in range(shape[axis]):
-        first = [k if d == axis else 0 for d in range(len(shape))]
-        end = [k + 1 if d == axis else s for d, s in enumerate(shape)]
-        term = [graph.reshape(graph.slice(f, first, end), n.shape) for f in factors]
+        term = [graph.layer(f, axis, k) for f in factors]
         if not all(base(x).size == 1 or fusion.is_layer(base(x)) for x in term):
             return None
         total = graph.elementwise("fma", *term, total) if len(term) == 2 else graph.elementwise("add", total, *term)
@@ -108,13 +115,7 @@ def _written_out(graph: Graph, factors: Sequence[Node], n: Node) -> Node | None:
 
 def written_in_place(graph: Graph, state: Sequence[Node], outs: Sequence[Node]) -> list[Node]:
     """Outputs that change a few places of a state's array which nothing else reads: only those places are written."""
-    uses: dict[int, int] = {}
-    for n in reachable(outs):
-        for i in n.ins:
-            uses[i.id] = uses.get(i.id, 0) + 1
-    for n in outs:
-        uses[n.id] = uses.get(n.id, 0) + 1
-    new = list(outs)
+    uses, new = _uses(outs), list(outs)
     kinds = {"scatter": "scatter", "scatter_many": "scatter", "dynamic_update_slice": "update", "update_many": "update"}
     for k, (leaf, o) in enumerate(zip(state, outs, strict=False)):
         if o.op in kinds and o.ins[0] is leaf and uses[leaf.id] == 1 and uses[o.id] == 1:
@@ -161,10 +162,7 @@ def replaced_in_place(state: Sequence[Node], outs: Sequence[Node]) -> list[bool]
 
     ``outs`` may be more than the state; the state's own come first.
     """
-    users: dict[int, list[Node]] = {}
-    for n in reachable(outs):
-        for i in n.ins:
-            users.setdefault(i.id, []).append(n)
+    users = _readers(outs)
     wanted = [n.id for n in outs]
 
     def only(leaf: Node, o: Node) -> bool:
@@ -242,10 +240,7 @@ class Plan:
         self.outs, self.lanes, self.spread = list(outs), lanes, spread
         self.order = reachable(outs)
         self.rank = {n.id: k for k, n in enumerate(self.order)}
-        self.users: dict[int, list[Node]] = {n.id: [] for n in self.order}
-        for n in self.order:
-            for i in n.ins:
-                self.users[i.id].append(n)
+        self.users = _readers(outs)
         self.stored: dict[int, bool] = {}
         self.cost: dict[int, float] = {}
         self.repairs: dict[int, Node] = {}  # output -> what is written in its place first
@@ -259,12 +254,6 @@ class Plan:
         self.passing = fusion.passing(self)
 
     # -- what is stored
-
-    def _needs_address(self, n: Node) -> Node | None:
-        """The node that must be in memory so that places of ``n`` can be computed; None if it is."""
-        while n.op == "reshape":
-            n = n.ins[0]
-        return None if n.op in ("leaf", "const") else n
 
     def _decide(self) -> None:
         fixed: dict[int, bool] = {}
@@ -280,9 +269,10 @@ class Plan:
             elif (n.op == "reshape" and not same_places(n)) or n.op in ("loop", "sort"):
                 needy = n.ins
             for i in needy:
-                m = self._needs_address(i)
-                if m is not None and (m.shape != () or m.op not in VIEWS):
-                    fixed[m.id] = True
+                while i.op == "reshape":
+                    i = i.ins[0]
+                if i.op not in ("leaf", "const") and (i.shape != () or i.op not in VIEWS):
+                    fixed[i.id] = True
         for n in self.outs:
             if n.op not in ("const", "leaf"):
                 fixed[n.id] = True
@@ -337,9 +327,7 @@ class Plan:
         guard against updates that are not finite costs nothing while they are.
         """
         taken: set[int] = set()
-        needs, outputs = needing(), dict[int, int]()
-        for n in self.outs:
-            outputs[n.id] = outputs.get(n.id, 0) + 1
+        needs, outputs = needing(), Counter(n.id for n in self.outs)
         for o in self.outs:
             if o.op != "select" or o.shape == () or outputs[o.id] > 1:
                 continue
@@ -480,6 +468,3 @@ class Plan:
             at[n.id] = place
         items += [Item([n]) for n in later]
         return items
-
-
-__all__ = ["OPAQUE", "PARTS", "Item", "Plan", "base", "contract", "reachable", "same_places"]

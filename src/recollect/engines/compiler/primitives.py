@@ -1,7 +1,7 @@
 """From a jaxpr to the graph: a rule for each primitive, calls inlined, derivatives already expanded by JAX."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -76,15 +76,15 @@ def _raw(value: Any) -> np.ndarray:
 # -- calls
 
 
-@rule("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_lin")
+@rule("jit", "closed_call", "remat2", "checkpoint", "custom_lin")
 def _call(graph: Graph, e: Any, x: list[Node]) -> Any:
     inner = e.params["jaxpr"] if "jaxpr" in e.params else e.params["call_jaxpr"]
     return convert(graph, inner, x) if hasattr(inner, "consts") else _evaluate(graph, inner, [], x)
 
 
-@rule("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
+@rule("custom_jvp_call", "custom_vjp_call")
 def _custom(graph: Graph, e: Any, x: list[Node]) -> Any:
-    return convert(graph, e.params.get("call_jaxpr") or e.params["fun_jaxpr"], x)
+    return convert(graph, e.params["call_jaxpr"], x)
 
 
 @rule("custom_vmap_call")
@@ -103,7 +103,7 @@ def _is_the_largest_of_runs(rule: Any) -> bool:
         return x if any(jax.tree.leaves(batched)) else found
 
     equations = jax.make_jaxpr(mapped)(jax.ShapeDtypeStruct((2,), np.int32)).jaxpr.eqns
-    while len(equations) == 1 and equations[0].primitive.name in ("jit", "pjit"):
+    while len(equations) == 1 and equations[0].primitive.name == "jit":
         equations = equations[0].params["jaxpr"].jaxpr.eqns
     return [q.primitive.name for q in equations] == ["reduce_max"]
 
@@ -139,7 +139,7 @@ def _scan(graph: Graph, e: Any, x: list[Node]) -> Any:
     if length <= UNROLLED_SCAN:
         rows: list[list[Node]] = []
         for t in reversed(range(length)) if p["reverse"] else range(length):
-            at = [_row(graph, n, t) for n in xs]
+            at = [graph.layer(n, 0, t) for n in xs]
             out = convert(graph, p["jaxpr"], [*fixed, *carry, *at])
             carry, rows = out[:carries], [*rows, out[carries:]]
         rows = rows[::-1] if p["reverse"] else rows
@@ -148,10 +148,7 @@ def _scan(graph: Graph, e: Any, x: list[Node]) -> Any:
                 *carry,
                 *(graph.bcast(graph.const(0, letter(v.aval.dtype)), physical(v.aval), ()) for v in e.outvars[carries:]),
             ]
-        stacked = [
-            graph.concat([graph.reshape(n, (1, *n.shape)) for n in column], 0) for column in zip(*rows, strict=True)
-        ]
-        return [*carry, *stacked]
+        return [*carry, *(graph.stack(column, 0) for column in zip(*rows, strict=True))]
     body = subgraph(p["jaxpr"], [(n.shape, n.dtype) for n in [*fixed, *carry]] + [(n.shape[1:], n.dtype) for n in xs])
     params = ("scan", body, consts, carries, length, bool(p["reverse"]))
     return several(graph, "loop", x, params, e)
@@ -181,12 +178,7 @@ def subgraph(closed: Any, inputs: Sequence[tuple[tuple[int, ...], str]]) -> Subg
     return Subgraph(graph, leaves, convert(graph, closed, leaves))
 
 
-def _row(graph: Graph, n: Node, t: int) -> Node:
-    rest = (0,) * (len(n.shape) - 1)
-    return graph.reshape(graph.slice(n, (t, *rest), (t + 1, *n.shape[1:])), n.shape[1:])
-
-
-@rule("random_wrap", "random_unwrap", "stop_gradient", "copy", "copy_p", "optimization_barrier", "device_put", "pvary")
+@rule("random_wrap", "random_unwrap", "stop_gradient", "copy", "optimization_barrier", "device_put", "pvary")
 def _same(graph: Graph, e: Any, x: list[Node]) -> Any:
     return x
 
@@ -201,26 +193,21 @@ def _precision(graph: Graph, e: Any, x: list[Node]) -> Any:
 # -- random numbers
 
 
-def _implementation(e: Any) -> Any:
-    return e.invars[0].aval.dtype._impl
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _of_words(impl: Any, name: str, rest: tuple, key: Any, *data: Any) -> Any:
     """A generator's function on the words of a key, or of each key of an array; JAX keeps what it has traced of it."""
-    function = functools.partial(_of_a_key, getattr(impl, name), rest)
+
+    def function(key: Any, *data: Any) -> Any:
+        return getattr(impl, name)(key, *data, *rest)
+
     for _ in key.shape[len(impl.key_shape) :]:
         function = jax.vmap(function)
     return function(key, *data)
 
 
-def _of_a_key(function: Callable, rest: tuple, key: Any, *data: Any) -> Any:
-    return function(key, *data, *rest)
-
-
 def _traced(e: Any, name: str, x: list[Node], *rest: Any) -> Any:
     words = (jax.ShapeDtypeStruct(n.shape, np.uint32) for n in x)
-    return _of_words.trace(_implementation(e), name, rest, *words).jaxpr
+    return _of_words.trace(e.invars[0].aval.dtype._impl, name, rest, *words).jaxpr
 
 
 @rule("random_bits")

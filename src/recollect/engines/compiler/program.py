@@ -14,7 +14,7 @@ import numpy as np
 
 from recollect.engines.compiler import cache, machine
 from recollect.engines.compiler.emission import Body, emit_body, entered
-from recollect.engines.compiler.graph import DTYPES, OCTET, Graph, Node, letter
+from recollect.engines.compiler.graph import DTYPES, OCTET, Graph, Node, Unsupported, letter
 from recollect.engines.compiler.primitives import convert
 from recollect.engines.compiler.rules import is_key
 from recollect.engines.compiler.writer import Writer
@@ -44,9 +44,7 @@ class Layout:
 
     def __init__(self, tree: Any):
         leaves, self.tree = jax.tree.flatten(tree)
-        self.keys = [
-            getattr(leaf, "dtype", None) if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves
-        ]
+        self.keys = [leaf.dtype if hasattr(leaf, "dtype") and is_key(leaf) else None for leaf in leaves]
         raw = [self._abstract(leaf) for leaf in leaves]
         self.are_octets = [a.dtype == OCTET for a in raw]
         self.shapes = [tuple(a.shape) for a in raw]
@@ -55,13 +53,10 @@ class Layout:
 
     @staticmethod
     def _abstract(leaf: Any) -> Any:
-        if isinstance(leaf, jax.ShapeDtypeStruct) and not is_key(leaf):
-            return leaf
         if hasattr(leaf, "dtype") and is_key(leaf):
             return jax.eval_shape(jax.random.key_data, leaf)
-        if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
-            return leaf
-        return jax.eval_shape(jax.numpy.asarray, leaf)
+        known = isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct))
+        return leaf if known else jax.eval_shape(jax.numpy.asarray, leaf)
 
     def numbers(self, tree: Any) -> list[np.ndarray]:
         """The leaves of a pytree of this form as arrays of numbers."""
@@ -171,9 +166,14 @@ class Step:
             cache.write(f"{self.words}\noutputs", known)
         return Layout([jax.ShapeDtypeStruct(tuple(shape), dtype) for dtype, shape in known])
 
-    def check(self) -> None:
-        """Raise `Unsupported` if the step cannot be compiled."""
-        self.outputs  # noqa: B018  (known only of what can be)
+    @functools.cached_property
+    def against(self) -> str | None:
+        """Why the step cannot be compiled, or None."""
+        try:
+            self.outputs  # noqa: B018  (known only of what can be)
+        except Unsupported as error:
+            return f"the step compiler does not know {error}"
+        return None
 
     def write(self, w: Writer, shared: Sequence[bool]) -> Body:
         """The code of the step."""
@@ -336,6 +336,3 @@ def compile(step: Callable[..., Any], state: Any, *inputs: Any, memory: Memory |
     elif memory.layout.tree != program.state.tree or memory.layout.shapes != program.state.shapes:
         raise ValueError("memory is of another state than the step's")
     return Compiled(program, memory)
-
-
-__all__ = ["Attached", "Compiled", "Layout", "Memory", "Program", "Step", "aligned", "compile"]

@@ -6,11 +6,11 @@ have the same bits. Tests run the same routines one thread after the other.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
-from recollect.engines.compiler import cache
+from recollect.engines.compiler import cache, machine
 
 TRIPLE = "nvptx64-nvidia-cuda"
 NEWEST = (9, 0)
@@ -73,26 +73,15 @@ def joined(texts: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def target(capability: tuple[int, int]) -> Any:
-    """LLVM's machine for a GPU of this compute capability."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+def assembly(text: str, capability: tuple[int, int]) -> str:
+    """PTX of LLVM's text for a GPU of this compute capability, from the disk where it was made before."""
     major, minor = min(capability, NEWEST)
-    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=f"sm_{major}{minor}", opt=3)
-
-
-def assembly(text: str, capability: tuple[int, int], level: int = 1) -> str:
-    """PTX of LLVM's text, from the disk where it was made before."""
-    key = f"{text}\n{TRIPLE} {min(capability, NEWEST)} {level}\n{llvm.llvm_version_info}"
+    key = f"{text}\n{TRIPLE} {(major, minor)}\n{llvm.llvm_version_info}"
     if (found := cache.get(key)) is not None:
         return found.decode()
-    made = target(capability)
-    module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = TRIPLE, str(made.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    passes = llvm.create_pass_builder(made, options)
-    passes.getModulePassManager().run(module, passes)
-    written = made.emit_assembly(module)
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=f"sm_{major}{minor}", opt=3)
+    written = target.emit_assembly(machine.parsed(text, target, TRIPLE))
     cache.put(key, written.encode())
     return written

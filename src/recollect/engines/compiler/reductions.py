@@ -2,17 +2,17 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from recollect.engines.compiler import affine
 from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.elements import Place
-from recollect.engines.compiler.graph import PARTS, Node, node, starts_anew
+from recollect.engines.compiler.graph import PARTS, Node, starts_anew
 from recollect.engines.compiler.nests import Nests
 from recollect.engines.compiler.values import STORED, VECTOR, Buffer, Value
 from recollect.engines.compiler.writer import Writer
 
-IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0, "xor": 0}
+IDENTITY = {"sum": 0, "prod": 1, "and": 1, "or": 0}
 
 JAM, SCALARS = 4, 16
 """Vectors, and scalars, of one reduction that are under way at once, so that none waits for the one before."""
@@ -37,6 +37,20 @@ class Reductions(Nests):
         high = {"f": math.inf, "i": 2**31 - 1, "u": 2**32 - 1, "b": True}
         return self.w.const(n.dtype, (low if kind == "max" else high)[n.dtype])
 
+    def beginning(self, n: Node, wide: bool) -> str:
+        """A slot that holds a reduction of nothing yet."""
+        slot, neutral = self.w.slot(n.dtype, wide), self._neutral(n)
+        self.w.put(slot, self.w.widen(neutral) if wide else neutral)
+        return slot
+
+    def continued(self, slot: str, n: Node, at: Place, wide: bool, mask: str | None = None) -> None:
+        """One more element for the reduction that a slot holds, where ``mask`` holds."""
+        old = self.w.get(slot, n.dtype, wide)
+        new = self.accumulate(n, old, at)
+        if mask:
+            new = self.w.choose(Value(mask, "b", True), new, old)
+        self.w.put(slot, self.w.widen(new) if wide else new)
+
     def accumulate(self, n: Node, so_far: Value, at: Place) -> Value:
         """A reduction with one more element."""
         values = [self.e.at(i, at) for i in n.ins]
@@ -57,22 +71,14 @@ class Reductions(Nests):
         if n.params[2]:
             return self._in_parts(n, places)
         wide = w.lanes > 1 or w.scope.vector is not None
-        slots = []
-        neutral = self._neutral(n)
-        for _ in places:
-            slots.append(w.slot(n.dtype, wide))
-            w.put(slots[-1], w.widen(neutral) if wide else neutral)
-        groups = self.merged(
-            sizes, lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))]
-        )
+        slots = [self.beginning(n, wide) for _ in places]
+        groups = self.merged(sizes, lambda along: self._reads(n, places, along))
         counts = [math.prod(sizes[d] for d in g) for g in groups]
 
         def body(variables: list[Index]) -> None:
             along = self.spread(sizes, groups, variables)
             for slot, at in zip(slots, places, strict=True):
-                old = w.get(slot, n.dtype, wide)
-                new = self.accumulate(n, old, self._inner(n, at, along))
-                w.put(slot, w.widen(new) if wide else new)
+                self.continued(slot, n, self._inner(n, at, along), wide)
 
         cost = (sum(self.plan.cost.get(i.id, 1.0) for i in n.ins) + 1) * len(places)
         self.loops(counts, body, cost)
@@ -81,26 +87,20 @@ class Reductions(Nests):
     def _in_parts(self, n: Node, places: list[Place]) -> list[Value]:
         """Sums as `PARTS` sums side by side, which are added as a tree."""
         w, sizes = self.w, self._reduced(n)
-        trace = lambda along: [x for at in places for i in n.ins for x in self._trace(i, self._inner(n, at, along))]  # noqa: E731
-        groups = self.merged(sizes, trace, starts_anew(sizes))
+        groups = self.merged(sizes, lambda along: self._reads(n, places, along), starts_anew(sizes))
         counts = [math.prod(sizes[d] for d in g) for g in groups]
         if len(counts) > 1 and counts[-1] % PARTS and not starts_anew(sizes):
             return [self._in_parts_slowly(n, at) for at in places]
         if w.lanes == 1 and w.scope.vector is None:
             return self._in_parts_along(n, places, sizes, groups, counts)
-        neutral = w.widen(self._neutral(n)) if (w.lanes > 1 or w.scope.vector) else self._neutral(n)
-        slots = [[w.slot(n.dtype, True) for _ in range(PARTS)] for _ in places]
-        for row in slots:
-            for slot in row:
-                w.put(slot, neutral)
+        slots = [[self.beginning(n, True) for _ in range(PARTS)] for _ in places]
         whole = counts[-1] - counts[-1] % PARTS
 
         def step(outer: list[Index], first: Index, many: int) -> None:
             for k in range(many):
                 along = self.spread(sizes, groups, [*outer, affine.add(first, affine.number(k))])
                 for row, at in zip(slots, places, strict=True):
-                    old = w.get(row[k], n.dtype, True)
-                    w.put(row[k], w.widen(self.accumulate(n, old, self._inner(n, at, along))))
+                    self.continued(row[k], n, self._inner(n, at, along), True)
 
         with self.nest(counts[:-1]) as outer:
             with w.loop(whole, PARTS) as i:
@@ -119,20 +119,14 @@ class Reductions(Nests):
     ) -> list[Value]:
         """The partial sums are the elements of one vector."""
         w = self.w
-        slots = [w.slot(n.dtype, True) for _ in places]
-        for slot in slots:
-            w.put(slot, w.widen(self._neutral(n)))
+        slots = [self.beginning(n, True) for _ in places]
 
         def body(variables: list[Index]) -> None:
             along = self.spread(sizes, groups, variables)
             for slot, at in zip(slots, places, strict=True):
-                old = w.get(slot, n.dtype, True)
-                new = w.widen(self.accumulate(n, old, self._inner(n, at, along)))
-                if w.scope.mask:
-                    new = w.choose(Value(w.scope.mask, "b", True), new, old)
-                w.put(slot, new)
+                self.continued(slot, n, self._inner(n, at, along), True, w.scope.mask)
 
-        self.vector_loops(counts, body, rows=True)
+        self.vector_loops(counts, body, len(counts) - 1, rows=True)
         return [w.fold(w.get(slot, n.dtype, True), lambda a, b: self.f.combine(n.params[0], a, b)) for slot in slots]
 
     def _in_parts_slowly(self, n: Node, at: Place) -> Value:
@@ -156,21 +150,18 @@ class Reductions(Nests):
         if n.shape == ():
             self.scalars[n.id] = self.reduce_at(n, ())
             return
-        buffer = self.place_for(n)
+        buffer = self.buffers[n.id] = self.place_for(n)
         if not n.size:
-            self.buffers[n.id] = buffer
             return
         if w.lanes > 1:
             if w.late:
-                body = lambda at: w.store(buffer, affine.linear(n.shape, at), self.reduce_at(n, tuple(at)))  # noqa: E731
-                self.loops(list(n.shape), body, self.plan.cost[n.id])
+                self.loops(n.shape, lambda at: self._reduce_at_once(n, buffer, [tuple(at)]), self.plan.cost[n.id])
             else:
                 self._reduce_in_lanes(n, buffer)
-            self.buffers[n.id] = buffer
             return
         partial = n.params[2]
         zeros = [affine.ZERO] * len(self._reduced(n))
-        trace = lambda at: [x for i in n.ins for x in self._trace(i, self._inner(n, at, zeros))]  # noqa: E731
+        trace = lambda at: self._reads(n, [at], zeros)  # noqa: E731
         groups = self.merged(n.shape, trace)
         counts = [math.prod(n.shape[d] for d in g) for g in groups]
         names = [f"%axis{k}" for k in range(len(counts))]
@@ -179,11 +170,18 @@ class Reductions(Nests):
         if along is None and not partial and (turned := self._turned(n)) is not None:
             self.targets = {**self.targets, turned.id: buffer}
             self.reduction(turned)
-            self.buffers[n.id] = buffer
             return
         last = len(counts) - 1 if along is None else along
         self._reduce_in_blocks(n, buffer, groups, counts, last, along is not None)
-        self.buffers[n.id] = buffer
+
+    def _reduce_at_once(self, n: Node, buffer: Buffer, places: list[Place]) -> None:
+        """Some elements of a reduction into memory."""
+        for at, value in zip(places, self.reduce_many(n, places), strict=True):
+            self.w.store(buffer, affine.linear(n.shape, at), value)
+
+    def _reads(self, n: Node, places: list[Place], along: Sequence[Index]) -> list[tuple[Index, bool]]:
+        """The places in memory that elements of a reduction read, at one place along what is reduced."""
+        return [found for at in places for i in n.ins for found in self._trace(i, self._inner(n, at, along))]
 
     def _side_by_side(self, n: Node) -> bool:
         """Whether several sums in parts are better taken one per element of a vector than each along one."""
@@ -211,8 +209,7 @@ class Reductions(Nests):
                     self.spread(n.shape, groups, [v if d == last else own[d] for d in range(len(counts))])
                     for v in variables
                 ]
-            for at, value in zip(places, self.reduce_many(n, places), strict=True):
-                w.store(buffer, affine.linear(n.shape, at), value)
+            self._reduce_at_once(n, buffer, places)
 
         def within(rows: int, variables: list[Index]) -> None:
             """The rows of one block."""
@@ -270,17 +267,12 @@ class Reductions(Nests):
 
     def _reduce_in_lanes(self, n: Node, buffer: Buffer) -> None:
         """`JAM` neighbours at once along the last axis; partial sums are side by side already, and go one by one."""
-        w, last = self.w, n.shape[-1]
+        last = n.shape[-1]
         jam = 1 if n.params[2] else min(JAM, last)
-
         with self.nest(n.shape[:-1]) as outer:
-
-            def write(variables: list[Index]) -> None:
-                places = [(*outer, v) for v in variables]
-                for at, value in zip(places, self.reduce_many(n, places), strict=True):
-                    w.store(buffer, affine.linear(n.shape, at), value)
-
-            self._neighbours(last, jam, False, write)
+            self._neighbours(
+                last, jam, False, lambda variables: self._reduce_at_once(n, buffer, [(*outer, v) for v in variables])
+            )
 
     def _turned(self, n: Node) -> Node | None:
         """A sum of products, neither factor of which runs along the last axis, with one of them turned so that it does.
@@ -305,13 +297,13 @@ class Reductions(Nests):
                 self.w.store(copy, affine.linear([*summed, width], [*along, j]), value)
 
             self.loops([width, *summed], body, 2)
-            leaf = node("leaf", (), (*summed, width), n.ins[k].dtype, ("turned", n.id))
+            leaf = Node("leaf", (), (*summed, width), n.ins[k].dtype, ("turned", n.id))
             self.buffers[leaf.id] = copy
             space = n.ins[k].shape
             kept = [d for d in range(len(space)) if d not in n.params[1]]
-            spread = node("bcast", (leaf,), space, leaf.dtype, (*n.params[1], kept[-1]))
+            spread = Node("bcast", (leaf,), space, leaf.dtype, (*n.params[1], kept[-1]))
             factors = (n.ins[0], spread) if k else (spread, n.ins[1])
-            return node("reduce", factors, n.shape, n.dtype, n.params)
+            return Node("reduce", factors, n.shape, n.dtype, n.params)
         return None
 
     def _best_axis(self, counts: list[int], names: list[str], found: list[tuple[Index, bool]]) -> int | None:

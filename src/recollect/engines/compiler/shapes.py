@@ -1,5 +1,6 @@
 """Rules of primitives that move elements: shapes, parts, computed places, sorting."""
 
+import itertools
 import math
 from typing import Any
 
@@ -16,7 +17,7 @@ def _broadcast(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.bcast(x[0], shape, (*dims, *range(len(e.outvars[0].aval.shape), len(shape))))
 
 
-@rule("reshape", "squeeze", "expand_dims")
+@rule("reshape", "squeeze")
 def _reshape(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.reshape(x[0], out_shape(e))
 
@@ -46,13 +47,8 @@ def _slice(graph: Graph, e: Any, x: list[Node]) -> Any:
 
 @rule("split")
 def _split(graph: Graph, e: Any, x: list[Node]) -> Any:
-    axis, at, parts = e.params["axis"], 0, []
-    for size in e.params["sizes"]:
-        starts = [at if d == axis else 0 for d in range(len(x[0].shape))]
-        stops = [at + size if d == axis else s for d, s in enumerate(x[0].shape)]
-        parts.append(graph.slice(x[0], starts, stops))
-        at += size
-    return parts
+    places = itertools.pairwise(itertools.accumulate(e.params["sizes"], initial=0))
+    return [graph.between(x[0], e.params["axis"], *place) for place in places]
 
 
 @rule("iota")
@@ -77,8 +73,7 @@ def _concatenate(graph: Graph, e: Any, x: list[Node]) -> Any:
 
 @rule("stack")
 def _stack(graph: Graph, e: Any, x: list[Node]) -> Any:
-    axis = e.params["axis"]
-    return graph.concat([graph.reshape(n, (*n.shape[:axis], 1, *n.shape[axis:])) for n in x], axis)
+    return graph.stack(x, e.params["axis"])
 
 
 @rule("tile")
@@ -90,13 +85,8 @@ def _tile(graph: Graph, e: Any, x: list[Node]) -> Any:
 
 @rule("unstack")
 def _unstack(graph: Graph, e: Any, x: list[Node]) -> Any:
-    axis, n = e.params["axis"], x[0]
-    results = []
-    for k in range(n.shape[axis]):
-        starts = [k if d == axis else 0 for d in range(len(n.shape))]
-        stops = [k + 1 if d == axis else s for d, s in enumerate(n.shape)]
-        results.append(graph.reshape(graph.slice(n, starts, stops), (*n.shape[:axis], *n.shape[axis + 1 :])))
-    return results
+    axis = e.params["axis"]
+    return [graph.layer(x[0], axis, k) for k in range(x[0].shape[axis])]
 
 
 @rule("pad")
@@ -105,9 +95,7 @@ def _pad(graph: Graph, e: Any, x: list[Node]) -> Any:
     for axis, (low, high, interior) in enumerate(e.params["padding_config"]):
         if interior:
             raise Unsupported("padding between elements")
-        starts = [max(0, -low) if d == axis else 0 for d in range(len(result.shape))]
-        stops = [s - max(0, -high) if d == axis else s for d, s in enumerate(result.shape)]
-        result = graph.slice(result, starts, stops)
+        result = graph.between(result, axis, max(0, -low), result.shape[axis] - max(0, -high))
         low, high = max(low, 0), max(high, 0)
         if low or high:
             sized = [
@@ -160,20 +148,10 @@ def _gather(graph: Graph, e: Any, x: list[Node]) -> Any:
     return graph.make("gather", x, out_shape(e), x[0].dtype, params)
 
 
-@rule(
-    "scatter",
-    "scatter-add",
-    "scatter_add",
-    "scatter_mul",
-    "scatter-mul",
-    "scatter_min",
-    "scatter_max",
-    "scatter-min",
-    "scatter-max",
-)
+@rule("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max")
 def _scatter(graph: Graph, e: Any, x: list[Node]) -> Any:
     d = e.params["dimension_numbers"]
-    kind = e.primitive.name[8:].lstrip("-_") or "set"
+    kind = e.primitive.name[8:] or "set"
     clip = "CLIP" in str(e.params["mode"])
     params = (
         kind,
@@ -202,5 +180,4 @@ def _top_k(graph: Graph, e: Any, x: list[Node]) -> Any:
     place = graph.bcast(graph.const(np.arange(operand.shape[axis], dtype=np.int32)), operand.shape, (axis,))
     whole = graph.make("sort", [flipped, operand, place], (), "b", (axis, 1))
     parts = [graph.make("part", (whole,), operand.shape, n.dtype, at) for at, n in ((1, operand), (2, place))]
-    stops = [k if d == axis else s for d, s in enumerate(operand.shape)]
-    return [graph.slice(n, [0] * len(stops), stops) for n in parts]
+    return [graph.between(n, axis, 0, k) for n in parts]

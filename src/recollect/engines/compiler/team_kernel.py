@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from recollect.engines.compiler import barriers, pool
 from recollect.engines.compiler.barriers import Span
-from recollect.engines.compiler.graph import Unsupported
 from recollect.engines.compiler.program import Layout, Step
 from recollect.engines.compiler.teams import OFTEN, TEAM, TeamWriter
-from recollect.engines.compiler.threads import Kernel, Offsets, why_not
+from recollect.engines.compiler.threads import IF_ODD, Kernel, Offsets, framed, inputs_at, refuse
 from recollect.engines.compiler.values import BYTES, STORED
 
 ROOM = 10 << 10
@@ -51,18 +50,13 @@ def _chip(w: TeamWriter, layout: Layout, swapped: Sequence[bool], arrays: Mappin
     return Chip(starts, w.rows, twin, places, whole)
 
 
-def emit_team(
-    step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int] = OFTEN, room: int = ROOM
-) -> Kernel:
+def emit_team(step: Step, shared: Sequence[bool], written_out: tuple[int, int] = OFTEN, room: int = ROOM) -> Kernel:
     """A step, which has no outputs, as the work of one of a team's threads.
 
     Raises:
         Unsupported: for what a GPU cannot do with the processor's bits.
     """
-    if (why := why_not(step)) is not None:
-        raise Unsupported(why)
-    if step.outputs.shapes:
-        raise ValueError("a step for a GPU changes its state and has no outputs")
+    refuse(step)
     w = TeamWriter(written_out, len(step.state.shapes), room)
     body = step.write(w, shared)
     lines, layout = w.scopes[0].lines, step.state
@@ -72,48 +66,23 @@ def emit_team(
     chip = _chip(w, layout, swapped, arrays, total)
     spans = _spans(body.swapped, w.arrays, arrays, dict(body.scratch), far)
     sizes = Offsets(layout.shapes, layout.kinds, 1)
-    text = [
-        *(line.replace("@g", f"@{name}_g") for line in w.tables.values()),
-        f"define internal void @{name}_thread(i64 %thread, ptr noalias %arena, "
-        "ptr noalias %given, ptr noalias %shared, ptr noalias %scratch, i64 %runs, i64 %count) #0 {",
-        "entry:",
-        *(line.replace("align 64", "align 4") for line in w.allocas),
-        *(f"  {a} = alloca [{size} x i8], align 16" for a, size in w.arrays.items() if a not in arrays),
-        f"  %run = lshr i64 %thread, {TEAM.bit_length() - 1}",
-        "  %inside = icmp ult i64 %run, %runs",
-        "  br i1 %inside, label %first, label %out",
-        "first:",
+    w.declared.add(barriers.DECLARED)
+    own = [f"  {a} = alloca [{size} x i8], align 16" for a, size in w.arrays.items() if a not in arrays]
+    first = [
         *_threads(w.ramps),
         *_memory(step, shared, sizes, chip, far, far_bytes),
         *_copies(layout, sizes, chip, "%chip", "in"),
         barriers.WAIT,
-        "  br label %head",
-        "head:",
-        "  %k = phi i64 [ 0, %copied_in ], [ %next, %last ]",
-        *_phi("chip"),
-        *_phi("home"),
-        "  %more = icmp ult i64 %k, %count",
-        "  br i1 %more, label %body, label %done",
-        "body:",
-        *_pointers(swapped, w.over, sizes, chip),
-        *(line.replace("@g", f"@{name}_g") for line in barriers.placed(lines, spans)),
-        barriers.WAIT,
-        "  br label %last",
-        "last:",
-        "  %next = add i64 %k, 1",
-        "  br label %head",
-        "done:",
+    ]
+    step_lines = [*_pointers(swapped, w.over, sizes, chip), *barriers.placed(lines, spans), barriers.WAIT]
+    done = [
         *_copies(layout, sizes, chip, "%chip_here", "out", swapped),
         *_copied_back(layout, swapped, sizes, chip),
-        "  br label %out",
-        "out:",
-        "  ret void",
-        "}",
-        *sorted(w.declared | {barriers.DECLARED}),
-        f"@{name}_chip = external addrspace(3) global [0 x i8], align 128",
     ]
-    text = [line.replace("@chip", f"@{name}_chip") for line in text]
-    return Kernel(name, "\n".join(text) + "\n", far_bytes, 0, TEAM, 1, chip.bytes)
+    own.append(f"  %run = lshr i64 %thread, {TEAM.bit_length() - 1}")
+    text = framed(w, own, "%run", first, "copied_in", [*_phi("chip"), *_phi("home")], step_lines, done)
+    text.append("@chip = external addrspace(3) global [0 x i8], align 128")
+    return Kernel("\n".join(text) + "\n", far_bytes, 0, TEAM, 1, chip.bytes)
 
 
 def _spans(
@@ -168,21 +137,13 @@ def _memory(
     ]
     lines += [f"  {name} = getelementptr inbounds i8, ptr %chip, i64 {at}" for name, at in chip.arrays.items()]
     lines += [f"  {name} = getelementptr inbounds i8, ptr %scratch_run, i64 {at}" for name, at in far.items()]
-    layout = step.inputs
-    apart = [k for k, one in enumerate(shared) if not one]
-    offsets = Offsets([layout.shapes[k] for k in apart], [layout.kinds[k] for k in apart], 1)
-    lines += [
-        f"  %at_given = mul i64 %run, {offsets.bytes}",
+    size, pointers = inputs_at(step.inputs, shared, 1, ["%given_run"] * len(shared))
+    return [
+        *lines,
+        f"  %at_given = mul i64 %run, {size}",
         "  %given_run = getelementptr inbounds i8, ptr %given, i64 %at_given",
+        *pointers,
     ]
-    at = 0
-    for k, shape in enumerate(layout.shapes):
-        if shared[k]:
-            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr %shared, i64 {at}")
-            at += 4 * math.prod(shape)
-        else:
-            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr %given_run, i64 {offsets.starts[apart.index(k)]}")
-    return lines
 
 
 def _phi(what: str) -> list[str]:
@@ -262,13 +223,7 @@ def _copied_back(layout: Layout, swapped: Sequence[bool], sizes: Offsets, chip: 
     apart = [k for k, swap in enumerate(swapped) if swap and k not in chip.starts and math.prod(layout.shapes[k])]
     if not apart:
         return []
-    lines = [
-        "  %odd_bit = and i64 %count, 1",
-        "  %odd = icmp ne i64 %odd_bit, 0",
-        "  br i1 %odd, label %back, label %out",
-        "back:",
-    ]
-    before = "back"
+    lines, before = [*IF_ODD], "back"
     for k in apart:
         lines += [
             f"  %back{k}_to = getelementptr inbounds i8, ptr %home, i64 {sizes.starts[k]}",

@@ -25,11 +25,8 @@ SEGMENT = (32 - TEAM << 8) | 31
 
 VOTES = {"and": "all", "or": "any"}
 
-OFTEN, ONCE = (100, 8), (0, 1)
+OFTEN = (100, 8)
 """As `writer.WRITTEN_OUT`."""
-
-LARGEST = 1 << 12
-"""Bytes of an array of one step that is on the chip; larger ones are in the scratch space."""
 
 
 class TeamWriter(GpuWriter):
@@ -42,13 +39,12 @@ class TeamWriter(GpuWriter):
     """
 
     def __init__(self, written_out: tuple[int, int], leaves: int, room: int) -> None:
-        super().__init__(1)
-        self.written_out, self.strided, self.least = written_out, True, 2
+        super().__init__(1, written_out)
+        self.strided, self.least = True, 2
         self.leaves, self.room, self._arranged = leaves, room, False
         self.chip: list[int] = []  # arrays of the state that are on the chip
         self.over: dict[int, bool] = {}  # those that are written over, and whether old values are put aside
         self.rows: dict[int, int] = {}  # of those on the chip that have a gap after each row: elements of a row
-        self.arrays: dict[str, int] = {}  # name and bytes of the arrays of one step
         self.ramps: set[int] = set()  # how many threads are at work where not all are
         self._gaps: dict[str, int] = {}  # the same by pointer
         self._last: dict[str, int] = {}  # the largest value of each loop variable
@@ -101,9 +97,6 @@ class TeamWriter(GpuWriter):
         return "%lane" if mask is None else mask.replace("%below", "%lane_below")
 
     # -- places
-
-    def _step(self, index: Index) -> int:
-        return affine.factor(index, self.scope.vector) if self.scope.vector else 0
 
     def _spread(self, index: Index, row: int = 0) -> str:
         """An index as an i64, that of this thread's element; ``row``: elements of rows with a gap after each."""
@@ -161,19 +154,6 @@ class TeamWriter(GpuWriter):
 
     # -- memory
 
-    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
-        """Memory on the chip, or in the scratch space."""
-        del shared
-        name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
-        if needed > LARGEST:
-            return Buffer(name, kind, False), needed
-        self.arrays[name] = needed
-        return Buffer(name, kind, False), 0
-
-    def align(self, buffer: Buffer) -> int:
-        """Of one element."""
-        return BYTES[buffer.kind]
-
     def pointer(self, buffer: Buffer, place: Index) -> str:
         """The address of this thread's element."""
         if place == affine.ZERO:
@@ -182,21 +162,18 @@ class TeamWriter(GpuWriter):
         return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, i64 {at}")
 
     def _read(self, kind: str, pointer: str, wide: bool, owner: str) -> Value:
-        text = self.new(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{owner}")
-        return Value(self.new(f"trunc i8 {text} to i1") if kind == "b" else text, kind, wide)
+        return self.loaded(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{owner}", kind, wide)
 
-    def _write(self, kind: str, pointer: str, value: Value, owner: str) -> None:
-        text = self.new(f"zext {self.typed(value)} to i8") if kind == "b" else value.text
-        self.line(f"store {STORED[kind]} {text}, ptr {pointer}, align {BYTES[kind]}{owner}")
-
-    def _write_if(self, condition: str, kind: str, pointer: str, value: Value, owner: str) -> None:
-        """A store that not all threads take part in; nobody waits inside."""
-        k = self.serial()
-        self.line(f"br i1 {condition}, label %m{k}, label %n{k}")
-        self.scope.lines.append(f"m{k}:")
-        self._write(kind, pointer, value, owner)
-        self.line(f"br label %n{k}")
-        self.scope.lines.append(f"n{k}:")
+    def _write(self, kind: str, pointer: str, value: Value, owner: str, condition: str | None) -> None:
+        """A store; under a condition not all threads take part in it, and nobody waits inside."""
+        k = self.serial() if condition else 0
+        if condition:
+            self.line(f"br i1 {condition}, label %m{k}, label %n{k}")
+            self.scope.lines.append(f"m{k}:")
+        self.line(f"store {STORED[kind]} {self.to_store(value)}, ptr {pointer}, align {BYTES[kind]}{owner}")
+        if condition:
+            self.line(f"br label %n{k}")
+            self.scope.lines.append(f"n{k}:")
 
     def load(self, buffer: Buffer, place: Index) -> Value:
         """An element: of this thread where the place moves along the vector."""
@@ -206,15 +183,7 @@ class TeamWriter(GpuWriter):
         """Put an element into memory; what all threads have, all of them write."""
         step, owner = self._step(place), self._owner(place)
         assert step or not value.wide, "what differs among threads has no place where there is one for all"
-        if step and self.scope.mask:
-            pointer = self.pointer(buffer, place)
-            self._write_if(self.scope.mask, buffer.kind, pointer, value, owner)
-        else:
-            self._write(buffer.kind, self.pointer(buffer, place), value, owner)
-
-    def _addresses(self, buffer: Buffer, at: Value) -> str:
-        far = self.cast("zext", at, "l")
-        return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
+        self._write(buffer.kind, self.pointer(buffer, place), value, owner, self.scope.mask if step else None)
 
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """An element at a computed place."""
@@ -224,30 +193,11 @@ class TeamWriter(GpuWriter):
         """An element to a computed place, if ``where`` holds."""
         assert at.wide or not value.wide, "what differs among threads has no place where there is one for all"
         pointer, owner = self._addresses(buffer, at), " ; mixed" if at.wide else ""
-        conditions = [c for c in (where.text if where else None, self.scope.mask if at.wide else None) if c]
-        if not conditions:
-            self._write(buffer.kind, pointer, value, owner)
-            return
-        condition = conditions[0]
-        if len(conditions) == 2:
-            condition = self.new(f"and i1 {conditions[0]}, {conditions[1]}")
-        self._write_if(condition, buffer.kind, pointer, value, owner)
+        given, mask = where.text if where else None, self.scope.mask if at.wide else None
+        condition = self.new(f"and i1 {given}, {mask}") if given and mask else given or mask
+        self._write(buffer.kind, pointer, value, owner, condition)
 
     # -- across the team
-
-    def any(self, value: Value) -> str:
-        """What is asked of all threads is the same in each."""
-        assert not value.wide
-        return value.text
-
-    def all(self, value: Value) -> str:
-        """Likewise."""
-        assert not value.wide
-        return value.text
-
-    def largest(self, value: Value) -> Value:
-        """Of one run."""
-        return value
 
     def fold(self, value: Value, combine: Callable[[Value, Value], Value], how: str = "") -> Value:
         """The elements of a vector combined as a tree: each thread with its opposite until all have the same."""

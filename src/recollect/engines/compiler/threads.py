@@ -25,70 +25,26 @@ BLOCK = 32
 OFTEN, ONCE = (300, 8), (0, 1)
 """As `writer.WRITTEN_OUT`: what runs often may be long, what runs once is to compile quickly."""
 
-OWN = 1 << 12
-"""Bytes of an array of one step that a thread has for itself; larger ones are in the scratch space."""
-
 
 class ThreadWriter(GpuWriter):
     """Writes the lanes' code for one lane."""
 
     def __init__(self, written_out: tuple[int, int]) -> None:
-        super().__init__(BLOCK)
-        self.written_out, self.late, self.alone = written_out, True, True
-        self.arrays: dict[str, int] = {}  # name and bytes of the arrays that a thread has for itself
-        self.widths: dict[str, int] = {}  # name and bytes per element of those in the scratch space
-
-    def array(self, size: int, kind: str, shared: bool = False) -> tuple[Buffer, int]:
-        """Memory of this thread, or in the scratch space; what all lanes share is each thread's own as well."""
-        del shared
-        name, needed = f"%b{self.serial()}", max(1, size) * BYTES[kind]
-        if needed > OWN:
-            self.widths[name] = BYTES[kind]
-            return Buffer(name, kind, True), needed
-        self.arrays[name] = needed
-        return Buffer(name, kind, True, own=True), 0
+        super().__init__(BLOCK, written_out)
+        self.late, self.alone = True, True
 
     def stride(self, buffer: Buffer) -> int:
         """Runs lie side by side, but for what is a thread's own."""
         return BLOCK if buffer.lanes and not buffer.own else 1
 
-    def align(self, buffer: Buffer) -> int:
-        """Of one element."""
-        return BYTES[buffer.kind]
-
-    def _addresses(self, buffer: Buffer, at: Value) -> str:
-        stride = self.stride(buffer)
-        at = at if stride == 1 else self.do("mul", at, self.const("i", stride))
-        far = self.cast("zext", at, "l")
-        return self.new(f"getelementptr inbounds {STORED[buffer.kind]}, ptr {buffer.pointer}, {self.typed(far)}")
-
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """One element at a computed place."""
         kind = buffer.kind
-        text = self.new(f"load {STORED[kind]}, ptr {self._addresses(buffer, at)}, align {BYTES[kind]}")
-        if kind == "b":
-            text = self.new(f"trunc i8 {text} to i1")
-        return Value(text, kind, True)
+        return self.loaded(f"load {STORED[kind]}, ptr {self._addresses(buffer, at)}, align {BYTES[kind]}", kind, True)
 
     def scatter(self, buffer: Buffer, at: Value, value: Value, where: Value | None) -> None:
         """One element to a computed place, if ``where`` holds."""
-        if where is None:
-            self._scatter_one(buffer, at, value)
-            return
-        with self.branch(where.text):
-            self._scatter_one(buffer, at, value)
-
-    def largest(self, value: Value) -> Value:
-        """Of one lane."""
-        return value
-
-    def any(self, value: Value) -> str:
-        """Of one lane."""
-        return value.text
-
-    def all(self, value: Value) -> str:
-        """Of one lane."""
-        return value.text
+        self.scatter_one(buffer, at, value, where)
 
 
 def why_not(step: Step) -> str | None:
@@ -125,13 +81,12 @@ class Offsets:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """The work of one thread: ``@{name}_thread(thread, arena, given, shared, scratch, runs, count)``.
+    """The work of one thread: ``@run_thread(thread, arena, given, shared, scratch, runs, count)``.
 
     ``arena``: blocks of two regions of `Offsets` of the state, of which the first holds it between calls. ``given``:
     blocks of the inputs that differ from run to run. ``shared``: 4 bytes for each element of the others.
     """
 
-    name: str
     text: str
     scratch: int  # bytes per block
     own: int  # bytes that a thread has for itself
@@ -140,63 +95,110 @@ class Kernel:
     chip: int = 0  # bytes on the chip per run
 
 
-def emit_thread(step: Step, shared: Sequence[bool], name: str = "run", written_out: tuple[int, int] = OFTEN) -> Kernel:
-    """A step, which has no outputs, as the work of one thread; ``written_out``: as `writer.WRITTEN_OUT`.
-
-    Raises:
-        Unsupported: for what a GPU cannot do with the processor's bits.
-    """
+def refuse(step: Step) -> None:
+    """Refuse what a GPU cannot do with the processor's bits, and a step with outputs."""
     if (why := why_not(step)) is not None:
         raise Unsupported(why)
     if step.outputs.shapes:
         raise ValueError("a step for a GPU changes its state and has no outputs")
-    w = ThreadWriter(written_out)
-    body = step.write(w, shared)
-    own, own_bytes = pool.places(w.arrays, w.scopes[0].lines)
-    far, far_bytes = pool.places(dict(body.scratch), w.scopes[0].lines, still=True)
-    text = [
-        *(line.replace("@g", f"@{name}_g") for line in w.tables.values()),
-        f"define internal void @{name}_thread(i64 %thread, ptr noalias %arena, "
+
+
+def framed(
+    w: GpuWriter,
+    own: Sequence[str],
+    run: str,
+    first: Sequence[str],
+    label: str,
+    turns: Sequence[str],
+    body: Sequence[str],
+    done: Sequence[str],
+) -> list[str]:
+    """A kernel's text: as many steps as it is told to take, if there is a run for this thread.
+
+    Args:
+        w: what the step was written with.
+        own: memory that a thread has for itself.
+        run: the name of what tells one run from another.
+        first: what comes before the first step.
+        label: the last label in it.
+        turns: memory that takes turns from step to step.
+        body: the step.
+        done: what comes after the last.
+    """
+    return [
+        *w.tables.values(),
+        "define internal void @run_thread(i64 %thread, ptr noalias %arena, "
         "ptr noalias %given, ptr noalias %shared, ptr noalias %scratch, i64 %runs, i64 %count) #0 {",
         "entry:",
         *(line.replace("align 64", "align 4") for line in w.allocas),
-        *_own(w.arrays, own, own_bytes),
-        "  %inside = icmp ult i64 %thread, %runs",
+        *own,
+        f"  %inside = icmp ult i64 {run}, %runs",
         "  br i1 %inside, label %first, label %out",
         "first:",
-        "  %block = lshr i64 %thread, 5",
-        "  %lane = and i64 %thread, 31",
-        "  %lane4 = shl i64 %lane, 2",
-        *_regions(step.state),
-        *_inputs(step.inputs, shared),
-        *_scratch(far, far_bytes, w.widths),
+        *first,
         "  br label %head",
         "head:",
-        "  %k = phi i64 [ 0, %first ], [ %next, %last ]",
-        "  %here = phi ptr [ %block_a, %first ], [ %there, %last ]",
-        "  %there = phi ptr [ %block_b, %first ], [ %here, %last ]",
+        f"  %k = phi i64 [ 0, %{label} ], [ %next, %last ]",
+        *turns,
         "  %more = icmp ult i64 %k, %count",
         "  br i1 %more, label %body, label %done",
         "body:",
-        *_pointers(step.state, body.swapped),
-        *(line.replace("@g", f"@{name}_g") for line in w.scopes[0].lines),
+        *body,
         "  br label %last",
         "last:",
         "  %next = add i64 %k, 1",
         "  br label %head",
         "done:",
-        *_copied_back(step.state, body.swapped),
+        *done,
         "  br label %out",
         "out:",
         "  ret void",
         "}",
         *sorted(w.declared),
     ]
-    return Kernel(name, "\n".join(text) + "\n", far_bytes * BLOCK, own_bytes)
 
 
-def _regions(layout: Layout) -> list[str]:
-    size = Offsets(layout.shapes, layout.kinds).bytes
+IF_ODD = (
+    "  %odd_bit = and i64 %count, 1",
+    "  %odd = icmp ne i64 %odd_bit, 0",
+    "  br i1 %odd, label %back, label %out",
+    "back:",
+)
+"""After an odd number of steps, what is written into a second buffer is in that."""
+
+
+def emit_thread(step: Step, shared: Sequence[bool], written_out: tuple[int, int] = OFTEN) -> Kernel:
+    """A step, which has no outputs, as the work of one thread; ``written_out``: as `writer.WRITTEN_OUT`.
+
+    Raises:
+        Unsupported: for what a GPU cannot do with the processor's bits.
+    """
+    refuse(step)
+    w = ThreadWriter(written_out)
+    body = step.write(w, shared)
+    lines, layout = w.scopes[0].lines, step.state
+    own, own_bytes = pool.places(w.arrays, lines)
+    far, far_bytes = pool.places(dict(body.scratch), lines, still=True)
+    sizes = Offsets(layout.shapes, layout.kinds)
+    first = [
+        "  %block = lshr i64 %thread, 5",
+        "  %lane = and i64 %thread, 31",
+        "  %lane4 = shl i64 %lane, 2",
+        *_regions(sizes.bytes),
+        *_inputs(step.inputs, shared),
+        *_scratch(far, far_bytes, w.widths),
+    ]
+    turns = [
+        "  %here = phi ptr [ %block_a, %first ], [ %there, %last ]",
+        "  %there = phi ptr [ %block_b, %first ], [ %here, %last ]",
+    ]
+    step_lines = [*_pointers(layout, body.swapped, sizes), *lines]
+    done = _copied_back(layout, body.swapped, sizes)
+    text = framed(w, _own(w.arrays, own, own_bytes), "%thread", first, "first", turns, step_lines, done)
+    return Kernel("\n".join(text) + "\n", far_bytes * BLOCK, own_bytes)
+
+
+def _regions(size: int) -> list[str]:
     return [
         f"  %at_block = mul i64 %block, {2 * size}",
         "  %block_a = getelementptr inbounds i8, ptr %arena, i64 %at_block",
@@ -206,28 +208,32 @@ def _regions(layout: Layout) -> list[str]:
     ]
 
 
-def _inputs(layout: Layout, shared: Sequence[bool]) -> list[str]:
-    """Pointers to the inputs: one number after another if all runs share them, else as the state."""
+def inputs_at(layout: Layout, shared: Sequence[bool], block: int, own: Sequence[str]) -> tuple[int, list[str]]:
+    """The bytes of a block's inputs, and pointers to them: if all runs share them one number after another.
+
+    ``own``: from where on each of the others lies as an array of the state does.
+    """
     apart = [k for k, one in enumerate(shared) if not one]
-    offsets = Offsets([layout.shapes[k] for k in apart], [layout.kinds[k] for k in apart])
-    lines = [
-        f"  %at_given = mul i64 %block, {offsets.bytes}",
+    offsets = Offsets([layout.shapes[k] for k in apart], [layout.kinds[k] for k in apart], block)
+    lines, at = [], 0
+    for k, shape in enumerate(layout.shapes):
+        if shared[k]:
+            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr %shared, i64 {at}")
+            at += 4 * math.prod(shape)
+        else:
+            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr {own[k]}, i64 {offsets.starts[apart.index(k)]}")
+    return offsets.bytes, lines
+
+
+def _inputs(layout: Layout, shared: Sequence[bool]) -> list[str]:
+    size, pointers = inputs_at(layout, shared, BLOCK, [f"%given_{BYTES[kind]}" for kind in layout.kinds])
+    return [
+        f"  %at_given = mul i64 %block, {size}",
         "  %given_0 = getelementptr inbounds i8, ptr %given, i64 %at_given",
         "  %given_4 = getelementptr inbounds i8, ptr %given_0, i64 %lane4",
         "  %given_1 = getelementptr inbounds i8, ptr %given_0, i64 %lane",
+        *pointers,
     ]
-    at = 0
-    for k, (shape, kind) in enumerate(zip(layout.shapes, layout.kinds, strict=True)):
-        if shared[k]:
-            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr %shared, i64 {at}")
-            size = 4
-            for s in shape:
-                size *= s
-            at += size
-        else:
-            start = offsets.starts[apart.index(k)]
-            lines.append(f"  %u{k} = getelementptr inbounds i8, ptr %given_{BYTES[kind]}, i64 {start}")
-    return lines
 
 
 def _own(arrays: Mapping[str, int], places: Mapping[str, int], total: int) -> list[str]:
@@ -250,14 +256,13 @@ def _scratch(places: Mapping[str, int], total: int, widths: Mapping[str, int]) -
     return lines
 
 
-def _pointers(layout: Layout, swapped: Sequence[bool]) -> list[str]:
+def _pointers(layout: Layout, swapped: Sequence[bool], sizes: Offsets) -> list[str]:
     lines = []
     for place in ("here", "there"):
         for size, lane in ((4, "%lane4"), (1, "%lane")):
             lines.append(f"  %{place}_{size} = getelementptr inbounds i8, ptr %{place}, i64 {lane}")
-    offsets = Offsets(layout.shapes, layout.kinds)
     for k, (kind, swap) in enumerate(zip(layout.kinds, swapped, strict=True)):
-        size, at = BYTES[kind], offsets.starts[k]
+        size, at = BYTES[kind], sizes.starts[k]
         base = f"%here_{size}" if swap else f"%fixed_{size}"
         lines.append(f"  %s{k} = getelementptr inbounds i8, ptr {base}, i64 {at}")
         if swap:
@@ -265,30 +270,24 @@ def _pointers(layout: Layout, swapped: Sequence[bool]) -> list[str]:
     return lines
 
 
-def _copied_back(layout: Layout, swapped: Sequence[bool]) -> list[str]:
+def _copied_back(layout: Layout, swapped: Sequence[bool], sizes: Offsets) -> list[str]:
     """After an odd number of steps the state is in the second region: bring it to the first."""
     if not any(swapped):
         return []
-    lines = ["  %odd_bit = and i64 %count, 1", "  %odd = icmp ne i64 %odd_bit, 0"]
-    lines.append("  br i1 %odd, label %back, label %out")
-    lines.append("back:")
-    offsets, size = Offsets(layout.shapes, layout.kinds), Offsets(layout.shapes, layout.kinds).bytes
-    before = "back"
+    lines, before = [*IF_ODD], "back"
     for k, (shape, kind, swap) in enumerate(zip(layout.shapes, layout.kinds, swapped, strict=True)):
-        elements = 1
-        for s in shape:
-            elements *= s
+        elements = math.prod(shape)
         if not swap or not elements:
             continue
         t, width = STORED[kind], BYTES[kind]
         lines += [
-            f"  %back_array{k} = getelementptr inbounds i8, ptr %fixed_{width}, i64 {offsets.starts[k]}",
+            f"  %back_array{k} = getelementptr inbounds i8, ptr %fixed_{width}, i64 {sizes.starts[k]}",
             f"  br label %copy{k}",
             f"copy{k}:",
             f"  %back_at{k} = phi i64 [ 0, %{before} ], [ %back_next{k}, %copy{k} ]",
             f"  %back_place{k} = mul i64 %back_at{k}, {BLOCK}",
             f"  %back_to{k} = getelementptr inbounds {t}, ptr %back_array{k}, i64 %back_place{k}",
-            f"  %back_from{k} = getelementptr inbounds i8, ptr %back_to{k}, i64 {size}",
+            f"  %back_from{k} = getelementptr inbounds i8, ptr %back_to{k}, i64 {sizes.bytes}",
             f"  %back_value{k} = load {t}, ptr %back_from{k}, align {width}",
             f"  store {t} %back_value{k}, ptr %back_to{k}, align {width}",
             f"  %back_next{k} = add i64 %back_at{k}, 1",

@@ -9,6 +9,8 @@ import numpy as np
 TYPES = {"f": "float", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
 STORED = {"f": "float", "i": "i32", "u": "i32", "b": "i8"}
 BYTES = {"f": 4, "i": 4, "u": 4, "b": 1}
+SHORT = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}
+"""Of what lies in memory, as in the names of LLVM's functions."""
 
 VECTOR = 16
 """Elements of a vector along the units of a single run."""
@@ -54,8 +56,3 @@ def literal(kind: str, value: Any) -> str:
     if kind == "b":
         return "true" if value else "false"
     return str(int(np.int64(value)) if kind == "l" else int(np.asarray(value).astype(np.int64)) & 0xFFFFFFFF)
-
-
-def ramp_mask(width: int, count: int) -> str:
-    """A constant mask with the first ``count`` elements set."""
-    return "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(width)) + ">"

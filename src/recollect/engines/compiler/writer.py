@@ -17,6 +17,7 @@ from recollect.engines.compiler.affine import Index
 from recollect.engines.compiler.graph import Node
 from recollect.engines.compiler.values import (
     BYTES,
+    SHORT,
     SMALL,
     STORED,
     TYPES,
@@ -25,7 +26,6 @@ from recollect.engines.compiler.values import (
     Scope,
     Value,
     literal,
-    ramp_mask,
 )
 
 WRITTEN_OUT = {"lanes": (30, 4), "single": (8, 8)}
@@ -141,7 +141,7 @@ class Writer:
 
     def ramp(self, count: int) -> str:
         """The mask of a vector's first ``count`` elements."""
-        return ramp_mask(self.width, count)
+        return "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(self.width)) + ">"
 
     def slot(self, kind: str, wide: bool) -> str:
         """Memory for one value that a loop changes; LLVM turns it into a register."""
@@ -213,13 +213,12 @@ class Writer:
         text = self.new(f"select {self.typed(condition)}, {self.typed(yes)}, {self.typed(no)}")
         return Value(text, yes.kind, yes.wide)
 
-    def call(self, name: str, *values: Value, kind: str | None = None, extra: str = "", suffix: str = "") -> Value:
+    def call(self, name: str, *values: Value, kind: str | None = None, extra: str = "") -> Value:
         """One of LLVM's functions on operands of one type."""
         values = self.together(*values)
         wide, result = values[0].wide, kind or values[0].kind
-        short = {"f": "f32", "i": "i32", "u": "i32", "b": "i1", "l": "i64"}
-        tail = lambda k: self.prefix(wide) + short[k]  # noqa: E731
-        full = f"@llvm.{name}.{suffix}{tail(values[0].kind)}"
+        tail = lambda k: self.prefix(wide) + (SHORT | {"b": "i1"})[k]  # noqa: E731
+        full = f"@llvm.{name}.{tail(values[0].kind)}"
         if ".sat" in name:
             full = f"@llvm.{name}.{tail(result)}.{tail(values[0].kind)}"
         t, r = self.type(values[0].kind, wide), self.type(result, wide)
@@ -250,9 +249,13 @@ class Writer:
         with self.at_depth(self.depth(index)):
             return self.remember(("place", index), make)
 
+    def _step(self, index: Index) -> int:
+        """How far a place moves from one element of the vector to the next."""
+        return affine.factor(index, self.scope.vector) if self.scope.vector else 0
+
     def index_value(self, index: Index, kind: str = "i") -> Value:
         """An index as a number to compute with, wide if it moves along the vector."""
-        step = affine.factor(index, self.scope.vector) if self.scope.vector else 0
+        step = self._step(index)
         if not index[1]:
             return self.const(kind, index[0])
         base = Value(self.new(f"trunc i64 {self.place(index)} to i32"), kind, False)
@@ -318,54 +321,56 @@ class Writer:
 
     def load(self, buffer: Buffer, place: Index) -> Value:
         """An element: wide if it is one of each lane, or if the place moves along the vector."""
-        kind = buffer.kind
-        step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
+        kind, step = buffer.kind, self._step(place)
         wide = buffer.lanes or step != 0
         if step not in (0, 1):
-            at = self.index_value(place)
-            return self.gather(buffer, at)
+            return self.gather(buffer, self.index_value(place))
         pointer = self.pointer(buffer, place)
         t = self.type(kind, wide, STORED)
-        align = self.align(buffer)
         if step and self.scope.mask:
-            short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
-            name = f"@llvm.masked.load.v{self.width}{short}.p0"
-            self.declared.add(f"declare {t} {name}(ptr, i32, <{self.width} x i1>, {t})")
-            text = self.new(
-                f"call {t} {name}(ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask}, "
-                f"{t} zeroinitializer)"
-            )
+            text = self.masked("load", kind, pointer, self.align(buffer), self.scope.mask)
         else:
-            text = self.new(f"load {t}, ptr {pointer}, align {align}")
+            text = f"load {t}, ptr {pointer}, align {self.align(buffer)}"
+        return self.loaded(text, kind, wide)
+
+    def loaded(self, text: str, kind: str, wide: bool) -> Value:
+        """What an instruction loads, as a value; a truth value is a byte in memory."""
+        text = self.new(text)
         if kind == "b":
-            text = self.new(f"trunc {t} {text} to {self.type('b', wide)}")
+            text = self.new(f"trunc {self.type('b', wide, STORED)} {text} to {self.type('b', wide)}")
         return Value(text, kind, wide)
+
+    def to_store(self, value: Value) -> str:
+        """A value as it lies in memory."""
+        if value.kind == "b":
+            return self.new(f"zext {self.typed(value)} to {self.type('b', value.wide, STORED)}")
+        return value.text
+
+    def masked(self, what: str, kind: str, pointer: str, align: int, mask: str, text: str | None = None) -> str:
+        """An instruction that loads elements, or stores ``text``, under a mask: gather and scatter at many pointers."""
+        many = what in ("gather", "scatter")
+        t, pointers = self.type(kind, True, STORED), f"<{self.width} x ptr>" if many else "ptr"
+        name = f"@llvm.masked.{what}.v{self.width}{SHORT[kind]}.{f'v{self.width}' if many else ''}p0"
+        given = [(pointers, pointer), ("i32", align), (self.type("b", True), mask)]
+        given = [*given, (t, "zeroinitializer")] if text is None else [(t, text), *given]
+        result = t if text is None else "void"
+        self.declared.add(f"declare {result} {name}({', '.join(t for t, _ in given)})")
+        return f"call {result} {name}({', '.join(f'{t} {x}' for t, x in given)})"
 
     def store(self, buffer: Buffer, place: Index, value: Value) -> None:
         """Put an element into memory."""
-        kind = buffer.kind
-        step = affine.factor(place, self.scope.vector) if self.scope.vector else 0
+        kind, step = buffer.kind, self._step(place)
         if buffer.lanes or step:
             value = self.widen(value)
         assert buffer.lanes or step or not value.wide, "a value of each lane has no place where there is one for all"
         if step not in (0, 1):
             self.scatter(buffer, self.index_value(place), value, None)
             return
-        t = self.type(kind, value.wide, STORED)
-        text = value.text
-        if kind == "b":
-            text = self.new(f"zext {self.typed(value)} to {t}")
-        pointer = self.pointer(buffer, place)
-        align = self.align(buffer)
+        text, pointer, align = self.to_store(value), self.pointer(buffer, place), self.align(buffer)
         if step and self.scope.mask:
-            short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
-            name = f"@llvm.masked.store.v{self.width}{short}.p0"
-            self.declared.add(f"declare void {name}({t}, ptr, i32, <{self.width} x i1>)")
-            self.line(
-                f"call void {name}({t} {text}, ptr {pointer}, i32 {align}, <{self.width} x i1> {self.scope.mask})"
-            )
+            self.line(self.masked("store", kind, pointer, align, self.scope.mask, text))
         else:
-            self.line(f"store {t} {text}, ptr {pointer}, align {align}")
+            self.line(f"store {self.type(kind, value.wide, STORED)} {text}, ptr {pointer}, align {align}")
 
     def later(self, buffer: Buffer, place: Index, value: Value) -> None:
         """Put an element into memory before `settle`; nothing reads it from there until then."""
@@ -389,82 +394,56 @@ class Writer:
         kind = STORED[buffer.kind]
         return buffer._replace(pointer=self.new(f"getelementptr inbounds {kind}, ptr {buffer.pointer}, i64 {far.text}"))
 
-    def _where(self, where: Value | None, value: Value, otherwise: Callable[[], Value]) -> Value:
-        return value if where is None else self.choose(where, value, otherwise())
-
     def gather(self, buffer: Buffer, at: Value) -> Value:
         """Elements at computed places."""
         if buffer.lanes and not at.wide:
             return self.load(self.moved(buffer, at), affine.ZERO)
         wide = at.wide or buffer.lanes
         kind, where = buffer.kind, self._addresses(buffer, at)
-        t = self.type(kind, wide, STORED)
         if wide:
-            short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
-            name = f"@llvm.masked.gather.v{self.width}{short}.v{self.width}p0"
-            self.declared.add(f"declare {t} {name}(<{self.width} x ptr>, i32, <{self.width} x i1>, {t})")
             mask = self.scope.mask if self.scope.mask and not buffer.lanes else "splat (i1 true)"
-            text = self.new(
-                f"call {t} {name}(<{self.width} x ptr> {where}, i32 {BYTES[kind]}, <{self.width} x i1> {mask}, "
-                f"{t} zeroinitializer)"
-            )
-        else:
-            text = self.new(f"load {t}, ptr {where}, align {BYTES[kind]}")
-        if kind == "b":
-            text = self.new(f"trunc {t} {text} to {self.type('b', wide)}")
-        return Value(text, kind, wide)
+            return self.loaded(self.masked("gather", kind, where, BYTES[kind], mask), kind, wide)
+        return self.loaded(f"load {STORED[kind]}, ptr {where}, align {BYTES[kind]}", kind, wide)
 
     def scatter(self, buffer: Buffer, at: Value, value: Value, where: Value | None) -> None:
         """Put elements at computed places, those for which ``where`` holds."""
         if buffer.lanes and not at.wide:
             there = self.moved(buffer, at)
-            self.store(there, affine.ZERO, self._where(where, value, lambda: self.load(there, affine.ZERO)))
-            return
-        wide = at.wide or buffer.lanes
-        kind = buffer.kind
-        value = self.widen(value) if wide else value
-        if not wide:
-            assert where is None or not where.wide
             if where is not None:
-                with self.branch(where.text):
-                    self._scatter_one(buffer, at, value)
-            else:
-                self._scatter_one(buffer, at, value)
+                value = self.choose(where, value, self.load(there, affine.ZERO))
+            self.store(there, affine.ZERO, value)
             return
-        pointers = self._addresses(buffer, at)
-        t = self.type(kind, True, STORED)
-        text = self.new(f"zext {self.typed(value)} to {t}") if kind == "b" else value.text
+        if not (at.wide or buffer.lanes):
+            self.scatter_one(buffer, at, value, where)
+            return
+        value, pointers = self.widen(value), self._addresses(buffer, at)
+        text = self.to_store(value)
         mask = self.widen(where) if where is not None else Value("splat (i1 true)", "b", True)
         if self.scope.mask and not buffer.lanes:
             mask = self.do("and", mask, Value(self.scope.mask, "b", True))
-        short = {"f": "f32", "i": "i32", "u": "i32", "b": "i8"}[kind]
-        name = f"@llvm.masked.scatter.v{self.width}{short}.v{self.width}p0"
-        self.declared.add(f"declare void {name}({t}, <{self.width} x ptr>, i32, <{self.width} x i1>)")
-        self.line(
-            f"call void {name}({t} {text}, <{self.width} x ptr> {pointers}, i32 {BYTES[kind]}, {self.typed(mask)})"
-        )
+        self.line(self.masked("scatter", buffer.kind, pointers, BYTES[buffer.kind], mask.text, text))
 
-    def _scatter_one(self, buffer: Buffer, at: Value, value: Value) -> None:
-        pointer = self._addresses(buffer, at)
-        t = STORED[buffer.kind]
-        text = self.new(f"zext {self.typed(value)} to {t}") if buffer.kind == "b" else value.text
-        self.line(f"store {t} {text}, ptr {pointer}, align {BYTES[buffer.kind]}")
+    def scatter_one(self, buffer: Buffer, at: Value, value: Value, where: Value | None) -> None:
+        """One element to a computed place, if ``where`` holds."""
+        with nullcontext() if where is None else self.branch(where.text):
+            pointer = self._addresses(buffer, at)
+            self.line(f"store {STORED[buffer.kind]} {self.to_store(value)}, ptr {pointer}, align {BYTES[buffer.kind]}")
 
     # -- across the vector
 
     def any(self, value: Value) -> str:
         """Whether a truth value holds in some lane, as an i1."""
-        if not value.wide:
-            return value.text
-        bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
-        return self.new(f"icmp ne i{self.width} {bits}, 0")
+        return self._of_lanes(value, "ne", 0)
 
     def all(self, value: Value) -> str:
         """Whether it holds in every lane."""
+        return self._of_lanes(value, "eq", -1)
+
+    def _of_lanes(self, value: Value, how: str, to: int) -> str:
         if not value.wide:
             return value.text
         bits = self.new(f"bitcast {self.typed(value)} to i{self.width}")
-        return self.new(f"icmp eq i{self.width} {bits}, -1")
+        return self.new(f"icmp {how} i{self.width} {bits}, {to}")
 
     def largest(self, value: Value) -> Value:
         """The largest of a whole number over the lanes: one for all of them."""
