@@ -155,12 +155,14 @@ class TMazeEnv(gym.Env[np.ndarray, np.int64]):
             raise gym.error.ResetNeeded("no episode is under way: call reset() first")
         if not 0 <= action < self.action_space.n:  # type: ignore[attr-defined]
             raise ValueError(f"action={action} must be at least 0 and below {self.action_space}")
-        forward, at_junction = int(action) == FORWARD, self.position == self.length + 1
-        turns = at_junction and not forward
-        moves = turns or (not at_junction and (forward or self.passive))
-        self.position += moves
-        reward = (RIGHT if action == self.cue else WRONG) if turns else 0.0 if moves else STAYED
-        return self._observe(), reward, turns, False, {}
+        at_junction = self.position == self.length + 1
+        if at_junction and action != FORWARD:
+            self.position += 1
+            return self._observe(), RIGHT if action == self.cue else WRONG, True, False, {}
+        if at_junction or (not self.passive and action != FORWARD):
+            return self._observe(), STAYED, False, False, {}
+        self.position += 1
+        return self._observe(), 0.0, False, False, {}
 
     def render(self) -> str | None:
         """The maze as a line: the cue, the corridor, the junction; the agent's place in brackets."""
@@ -171,10 +173,12 @@ class TMazeEnv(gym.Env[np.ndarray, np.int64]):
 
     def _observe(self) -> np.ndarray:
         observation = np.zeros(4, np.float32)
-        if self.position <= self.length + 1:
-            observation[self.cue if self.position == 0 else CORRIDOR if self.position <= self.length else JUNCTION] = (
-                1.0
-            )
-        if self.oracle and self.position == self.length + 1:
+        if self.position == 0:
             observation[self.cue] = 1.0
+        elif self.position <= self.length:
+            observation[CORRIDOR] = 1.0
+        elif self.position == self.length + 1:
+            observation[JUNCTION] = 1.0
+            if self.oracle:
+                observation[self.cue] = 1.0
         return observation
