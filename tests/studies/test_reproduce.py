@@ -99,7 +99,7 @@ def test_seeds_that_do_not_finish_are_reported(finished, tmp_path, capsys):
         (["fig4", "--episodes", "0"], "at least 1"),
         (["fig4", "--episodes", "many"], "not a comma-separated list of whole numbers"),
         (["fig4", "--max-steps", "0"], "greater than 0"),
-        (["fig4", "--max-steps", "nan"], "greater than 0"),
+        (["fig4", "--max-steps", "nan"], "must be a finite number"),
         (["fig4", "--max-steps", "x"], "is not a number"),
         (["fig4", "--preset", "best"], "invalid choice: 'best'"),
         (["fig4", "--episodes", "310"], "recollect: episodes=310 must be a multiple of 25"),
