@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import queue
 import threading
 
 import numpy as np
@@ -47,7 +46,7 @@ def begin(name, state=None):
 
 def run(executor, tasks, every=0.0):
     said = []
-    got = slices.reports(tasks, executor, queue.SimpleQueue(), threading.Event(), every, said.append)
+    got = slices.reports(tasks, executor, threading.Event(), every, said.append)
     return list(got), said
 
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -17,19 +16,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """While entered, turns the first signal into ``asked`` being set and ``on_first`` called.
+    """While entered, turns the first signal into ``asked`` being set.
 
     Signals reach the main thread only: entered in another one, this watches nothing.
 
     Args:
-        on_first: called at the first signal, in the signal handler.
         exits: whether the second one ends the process. Otherwise it is a ``KeyboardInterrupt``: for work that has no
             threads of its own, in a process that may be someone else's.
     """
 
-    def __init__(self, on_first: Callable[[], None] = lambda: None, exits: bool = True):
-        self.asked = threading.Event()
-        self._on_first, self._exits = on_first, exits
+    def __init__(self, exits: bool = True):
+        self.asked, self._exits = threading.Event(), exits
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -50,4 +47,3 @@ class Interrupts:
             os._exit(EXIT_INTERRUPTED)
         self.asked.set()
         os.write(2, b"\nrecollect: saving a checkpoint; once more to stop at once\n")
-        self._on_first()

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -118,11 +117,10 @@ def _train(
         seconds = round(before + time.monotonic() - start, 1)
         folder.set_status(status, **details, wall_seconds=seconds, agents=agents)
 
-    inbox: crew.Inbox = queue.SimpleQueue()
     set_status("running")
-    with Interrupts(lambda: inbox.put(None)) as interrupts:
+    with Interrupts() as interrupts:
         try:
-            reports = _reports(plan, folder, states, inbox, interrupts.asked, every, executor, say)
+            reports = _reports(plan, folder, states, interrupts.asked, every, executor, say)
             with contextlib.closing(reports):
                 for (name, _, _), content, snapshot in reports:
                     job, group = known[name]
@@ -160,7 +158,6 @@ def _reports(
     plan: Plan,
     folder: run_folders.RunFolder,
     states: States,
-    inbox: crew.Inbox,
     stop: threading.Event,
     every: float,
     executor: Executor | None,
@@ -170,13 +167,13 @@ def _reports(
     for name, (job, group) in groups(plan).items():
         tasks.append(crew.Task(name, job.name, functools.partial(begin, plan, job, group, state=states.get(name))))
     if executor is None:
-        return crew.reports(tasks, inbox, stop, every)
+        return crew.reports(tasks, stop, every)
 
     def tell(text: str) -> None:
         folder.log("executor", said=text)
         say(text)
 
-    return slices.reports(tasks, executor, inbox, stop, every, tell)
+    return slices.reports(tasks, executor, stop, every, tell)
 
 
 def begin(

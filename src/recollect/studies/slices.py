@@ -11,11 +11,11 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from recollect.studies.crew import Inbox, Report, Task
+from recollect.studies.crew import PAUSE, Report, Task
 from recollect.studies.executors import Done, Executor, VersionsDifferError
 from recollect.studies.sweep import ATTEMPTS, Say
 from recollect.training.batch import Progress, Result
@@ -53,33 +53,33 @@ def do_slice(task: Task, state: State, seconds: float) -> Slice:
 
 
 def reports(
-    tasks: Sequence[Task], executor: Executor, inbox: Inbox, stop: threading.Event, every: float, say: Say
+    tasks: Sequence[Task], executor: Executor, stop: threading.Event, every: float, say: Say
 ) -> Generator[Report]:
     """What the workers report, in the shape of ``crew.reports``, until all tasks are done or ``stop`` is set.
 
     Args:
         tasks: what is to be done; ``begin`` must be a function that can be sent to a worker, and take ``state``.
         executor: who does it.
-        inbox: what else wakes the iteration, so that it sees that it should stop.
         stop: ends everything at once: what the slices under way had done is lost, and their beginnings are saved.
         every: seconds between two snapshots of a task, at most ``LONGEST``.
         say: told who does what.
     """
-    wake: queue.SimpleQueue[Any] = inbox
+    ended: queue.SimpleQueue[concurrent.futures.Future[Done]] = queue.SimpleQueue()
     under_way: dict[concurrent.futures.Future[Done], tuple[Task, State, int]] = {}  # begun from where, which attempt
 
     def submit(task: Task, state: State, attempt: int = 1) -> None:
         future = executor.submit(functools.partial(do_slice, task, state, min(every, LONGEST)))
         under_way[future] = task, state, attempt
-        future.add_done_callback(wake.put)
+        future.add_done_callback(ended.put)
 
     try:
         say(f"{len(tasks)} groups on {executor.describe()}")
         for task in tasks:
             submit(task, None)
         while under_way and not stop.is_set():
-            future = wake.get()
-            if future not in under_way:
+            try:
+                future = ended.get(timeout=PAUSE)
+            except queue.Empty:
                 continue
             task, state, attempt = under_way.pop(future)
             error = future.exception()
