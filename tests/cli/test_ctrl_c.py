@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from recollect.cli import ctrl_c
+
 SOURCE = Path(__file__).parents[2] / "src"
 LINE = "recollect: interrupted\n"
 
@@ -103,6 +105,16 @@ def interrupt(started, within):
 )
 def test_the_first_ends_it_wherever_it_lands(body):
     assert interrupt(program(body), within=40) == (130, "", LINE)
+
+
+def test_the_line_is_said_once_though_two_end_it(monkeypatch, capfd):
+    """As where the handler's flushing takes as long as its thread waits for it."""
+    left = []
+    monkeypatch.setattr(ctrl_c, "leave", left.append)
+    ending = ctrl_c.CtrlC()
+    ending.end()
+    ending.end()
+    assert (capfd.readouterr().err, left) == (LINE, [130, 130])
 
 
 def test_what_is_under_way_is_put_in_order():

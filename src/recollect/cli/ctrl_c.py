@@ -19,6 +19,7 @@ This is for the process's own command: who calls the library keeps their handler
 the handler is there, so that an impatient Ctrl-C finds it.
 """
 
+import _thread
 import os
 import signal
 import sys
@@ -90,6 +91,7 @@ class CtrlC:
         self.asked = False
         self.over = False  # nobody is left to tell: the handler ends the process itself
         self._forgotten = False
+        self._line = _thread.allocate_lock()  # who gets it, handler, thread or command, says the line
         self._hook = sys.unraisablehook
 
     def watch(self) -> None:
@@ -106,7 +108,8 @@ class CtrlC:
     def end(self) -> None:
         """End the process at once, with the line."""
         try:
-            os.write(2, b"recollect: interrupted\n")
+            if self._line.acquire(blocking=False):
+                os.write(2, b"recollect: interrupted\n")
         finally:
             leave(EXIT_INTERRUPTED)
 
