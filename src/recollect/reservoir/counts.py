@@ -11,11 +11,12 @@ parts are bells around the numbers that are likely, and can be cut off where the
 A part needs O(√n) numbers where a reservoir needs n².
 """
 
+import itertools
 import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import float64, njit
 
 from recollect.reservoir import passes, ratios
 from recollect.reservoir.passes import FULL, GROUP, POLYNOMIAL, POWER_SUMS, SMALL, SUM
@@ -106,7 +107,13 @@ def in_range(weights: np.ndarray, log_theta: float) -> tuple[np.ndarray, float]:
 # -- from items to vectors
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(
+    list(itertools.product((passes.VECTOR, passes.READ_ONLY), repeat=2)),
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"contract"},
+)
 def _convolve(a, b):
     out = np.zeros(len(a) + len(b) - 1)
     if len(a) > len(b):
@@ -319,7 +326,13 @@ class Tree:
         return numbers
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@njit(
+    [(passes.VECTOR, float64), (passes.READ_ONLY, float64)],
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"reassoc", "contract", "nsz"},
+)
 def _sum(weights, unit):
     total = 0.0
     for w in weights:

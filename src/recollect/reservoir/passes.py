@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import float64, njit, types
 
 from recollect.reservoir.random import exponential, uniform
 from recollect.reservoir.ratios import accept_probability, drop_probability, grow, grow_log, margin
@@ -29,6 +29,12 @@ FULL, FULL_FOR_20, FULL_FOR_16, FULL_FOR_12 = 2.12, 1.34, 0.71, 0.27  # and belo
 
 SEEN, HELD, SHIFT, IS_LOG = range(4)  # places in State.counts
 BUDGET, UNIT, SUM, POWER_SUMS, POLYNOMIAL = 0, 1, 2, 3, 3 + POWERS  # places in State.block; the last two begin there
+
+VECTOR, READ_ONLY = float64[::1], types.Array(float64, 1, "C", readonly=True)
+"""What functions that may round in more than one way are compiled for as the module is loaded, before what calls them.
+
+A caller brings a copy of them, which may round in another way, and the first that is loaded serves all. Arrays that
+come from a worker of a cluster are read-only."""
 
 
 class State(NamedTuple):
@@ -110,7 +116,6 @@ def relate(g, relative):
 def _nested(degree):
     """Σ_{j ≤ degree} b_j Π_{i<j} g_K/g_{k−i} for all k, compiled for one degree so that the inner loop unrolls."""
 
-    @njit(cache=True, error_model="numpy", fastmath={"contract"})
     def nested(b, relative, S):
         below = relative[DEGREE - degree :]
         for k in range(len(S)):
@@ -119,7 +124,9 @@ def _nested(degree):
                 total = b[degree - j] + below[j + k] * total
             S[k] = total
 
-    return nested
+    # Compiled code is linked by name: with one name for all, a program from the cache might get that of another degree.
+    nested.__name__ = nested.__qualname__ = f"_nested_{degree}"
+    return njit((VECTOR, VECTOR, VECTOR), cache=True, error_model="numpy", fastmath={"contract"})(nested)
 
 
 _nested_12, _nested_16, _nested_20, _nested_24 = (_nested(degree) for degree in (12, 16, 20, DEGREE))
@@ -138,7 +145,7 @@ def _block_sums(relative, block, S):
         _nested_24(_block_polynomial(block, DEGREE), relative, S)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit((VECTOR, VECTOR, VECTOR), cache=True, error_model="numpy", fastmath={"contract"})
 def _flush(g, relative, block):
     """Let the items of the current block join g: g_k ← g_k S_k / S_{k−1}; ``relative`` goes along."""
     if block[SUM] == 0.0:
@@ -261,7 +268,12 @@ def _stay_after(rank, order, least, stay):
     stay[n - 1] = least[order[n - 1], (n - 1) // SPAN]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@njit(
+    [(VECTOR, float64, VECTOR), (READ_ONLY, float64, VECTOR)],
+    cache=True,
+    error_model="numpy",
+    fastmath={"reassoc", "contract", "nsz"},
+)
 def _sums_to_4(w, unit, sums):
     """Power sums 1 … 4 of u = w · unit over a group, and the least and largest w; written out so that it vectorises.
 
@@ -286,7 +298,12 @@ def _sums_to_4(w, unit, sums):
     return least, largest
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@njit(
+    [(VECTOR, float64, VECTOR), (READ_ONLY, float64, VECTOR)],
+    cache=True,
+    error_model="numpy",
+    fastmath={"reassoc", "contract", "nsz"},
+)
 def _sums_5_and_6(w, unit, sums):
     """Power sums 5 and 6 of u = w · unit over a group."""
     p5 = p6 = 0.0
@@ -299,7 +316,12 @@ def _sums_5_and_6(w, unit, sums):
     sums[4], sums[5] = p5, p6
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@njit(
+    [(VECTOR, float64, VECTOR), (READ_ONLY, float64, VECTOR)],
+    cache=True,
+    error_model="numpy",
+    fastmath={"reassoc", "contract", "nsz"},
+)
 def _sums_from_7(w, unit, sums):
     """Power sums 7 … 12 of u = w · unit over a group."""
     p7 = p8 = p9 = p10 = p11 = p12 = 0.0
