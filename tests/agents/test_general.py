@@ -211,6 +211,18 @@ def test_agents_are_described_and_made_again():
         assert named.name_of(agent) == name
 
 
+def test_an_agent_with_memory_and_units_of_ones_own_has_a_name():
+    class Units:
+        """What is asked for, and no number of units."""
+
+        init = start = see = advance = outputs = features = None
+
+    class Memory:
+        init = keys = write = None
+
+    assert named.name_of(GeneralActorCritic(units=Units(), memory=Memory())) == "general"
+
+
 def test_unknown_options_are_named():
     with pytest.raises(ValueError, match="general has no option 'hidden'; there are memory_size"):
         named.make("general", hidden=3)

@@ -191,6 +191,9 @@ def test_how_soon_by_hand():
     assert benchmark.first_good(few * lucky, few, 1.0) == 0  # in so short a run one episode has to do
     assert benchmark.first_good(np.full(1000, 2.0), np.full(1000, 2), 1.0) == 0
     assert benchmark.first_good(np.zeros(1000), np.zeros(1000), 1.0) is None
+    stuck, once = np.where(np.arange(1000) < 800, 5, 0), np.arange(1000) == 420
+    stuck[400:440] = once[400:440]  # one good episode between two pauses, and none that ends in the last tenth
+    assert benchmark.first_good(1.0 * once, stuck, 1.0) is None
     longer = np.where(np.arange(1000) < 500, 2, few)  # forty poor episodes in twenty rows, then one good one in fifty
     assert benchmark.first_good(longer * (np.arange(1000) >= 500), longer, 1.0) == 500
 
@@ -201,6 +204,13 @@ def test_a_scale_that_leaves_too_little_is_refused():
     with pytest.raises(RecollectError, match=r"fewer than 1,000"):
         benchmark.check_search(["t-maze-5"], ["general"], range(1), 0.0)
     benchmark.units(list(TASKS), ["general"], range(1), 0.004)
+
+
+@pytest.mark.parametrize("task", ["secret-informant-10", "secret-informant-20-2", "t-maze-1000", "CartPole"])
+def test_the_least_scale_that_is_named_is_enough(task):
+    with pytest.raises(RecollectError) as refused:
+        benchmark.check([task], ["general"], range(1), 1e-9)
+    benchmark.check([task], ["general"], range(1), float(str(refused.value).rsplit(" ", 1)[1]))
 
 
 def test_the_tasks_and_agents_hold_together():

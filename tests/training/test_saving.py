@@ -1,5 +1,6 @@
 """A learner as arrays and JSON, and back."""
 
+import dataclasses
 import re
 
 import jax.numpy as jnp
@@ -8,6 +9,8 @@ import optax
 import pytest
 
 from recollect import FileError, GeneralActorCritic, Learner, RecollectError
+from recollect.agents import settling as library
+from recollect.agents.base import register
 from recollect.agents.optimizers import Optax
 from recollect.store import checkpoints
 from recollect.training import saving
@@ -92,3 +95,23 @@ def test_an_agent_with_parts_of_ones_own_is_given_again(tmp_path):
     for name, array in saving.arrays_of(learner).items():
         assert array.tobytes() == saving.arrays_of(again)[name].tobytes(), name
     assert resume(tmp_path / "run", Three, agent=agent).steps == 10
+
+
+@pytest.mark.parametrize("wrong", ["general", GeneralActorCritic], ids=["name", "class"])
+def test_what_is_no_agent_is_not_the_files_fault(tmp_path, wrong):
+    Learner(AGENT, Three, check=False).save(tmp_path)
+    with pytest.raises(TypeError, match=r"^agent=.* is no agent: give the one"):
+        Learner.load(tmp_path, Three, agent=wrong, check=False)
+
+
+def test_a_part_that_only_has_the_name_of_one_of_ours_is_ones_own(tmp_path):
+    class Settling(library.Settling):
+        def pace(self, reached, tried):
+            return jnp.ones(())
+
+    register(dataclasses.dataclass(frozen=True)(Settling))
+    agent = GeneralActorCritic(memory_size=2, settling=Settling(slowest=0.5))
+    Learner(agent, Three, check=False).save(tmp_path)
+    with pytest.raises(FileError, match=r"Settling' is none of this release's.*agent=AGENT"):
+        Learner.load(tmp_path, Three, check=False)
+    assert Learner.load(tmp_path, Three, agent=agent, check=False).agent.settling.slowest == 0.5

@@ -102,7 +102,7 @@ def _options(owner: Any) -> list[str]:
 def name_of(agent: Any) -> str:
     """How an agent is called in run folders."""
     if isinstance(agent, GeneralActorCritic):
-        kinds = (agent.units.units > 0, agent.memory.law != "none")
+        kinds = (getattr(agent.units, "units", 1) > 0, getattr(agent.memory, "law", "") != "none")
         return {(True, True): "general", (True, False): "trace-units", (False, True): "reservoir"}.get(
             kinds, "memoryless"
         )
@@ -120,7 +120,13 @@ def describe(agent: Agent) -> dict[str, Any]:
         for field in dataclasses.fields(agent)  # type: ignore[arg-type]
         if field.name not in _NOT_SAVED
     }
-    return {"class": type(agent).__name__, "options": options}
+    return {"class": _class(agent, CLASSES), "options": options}
+
+
+def _class(value: Any, known: dict[str, type]) -> str:
+    """What a file calls the class of ``value``; one that only has the name of a ``known`` one is the user's own."""
+    cls = type(value)
+    return cls.__name__ if known.get(cls.__name__, cls) is cls else f"{cls.__module__}.{cls.__name__}"
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -138,7 +144,7 @@ def _plain(name: str, value: Any) -> Any:
     options = {}
     if type(value) in PARTS.values():
         options = {field.name: _plain(name, getattr(value, field.name)) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
-    return {"part": type(value).__name__, "options": options}
+    return {"part": _class(value, PARTS), "options": options}
 
 
 def restore(described: Any) -> Agent:

@@ -63,7 +63,7 @@ def check(tasks: Sequence[str], agents: Sequence[str], seeds: range, scale: floa
                 raise RecollectError(f"no {kind} {name!r}; there are {', '.join(known)}")
     for name in tasks:
         if int(TASKS[name].steps * scale) < BLOCKS * ROWS:
-            least = f"{BLOCKS * ROWS / TASKS[name].steps:g}"
+            least = f"{math.ceil(1e6 * BLOCKS * ROWS / TASKS[name].steps) / 1e6:g}"
             raise RecollectError(
                 f"a scale of {scale:g} leaves {name} fewer than {BLOCKS * ROWS:,} of its {TASKS[name].steps:,} steps, "
                 f"which is too short to be told in {BLOCKS} parts; the least is {least}"
@@ -260,7 +260,7 @@ def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | N
     """
     returns, ended = (np.convolve(part, np.ones(ROWS), "valid") for part in (totals, episodes))
     usual, late = (part.sum() / len(part) * ROWS for part in (episodes, episodes[-len(episodes) // 10 :]))
-    enough = max(1, min(10, round(usual), int(late)))
+    enough = max(1, min(10, round(usual), int(late) if late else 10))
     good = np.flatnonzero((ended >= enough) & (returns >= mark * ended - 1e-6))
     return int(good[0]) if len(good) else None
 

@@ -79,8 +79,9 @@ def arguments_of(
 
     ``where``: what to name in errors.
     """
+    given = None if agent is None else _described(agent)
     try:
-        agent = _made(meta["agent"], where) if agent is None else as_saved(agent, meta["agent"], where)
+        agent = _made(meta["agent"], where) if given is None else as_saved(agent, given, meta["agent"], where)
         made = meta["environment"]["made"]
         options = {name: meta[name] for name in ("seed", "copies", "learners", "pictures")}
         options |= {"normalize_observations": bool(meta["normalize"][0]), "check": check}
@@ -110,12 +111,15 @@ def _made(described: Any, where: Path) -> Any:
         raise FileError(f"{where}: {error}") from error
 
 
-def as_saved(agent: Any, described: dict[str, Any], where: Path) -> Any:
-    """The agent that was given, if the description that was saved fits it."""
+def _described(agent: Any) -> dict[str, Any]:
     if not isinstance(agent, Agent):
         raise TypeError(f"agent={agent!r} is no agent: give the one that the learner was made with")
+    return named.describe(agent)
+
+
+def as_saved(agent: Any, given: dict[str, Any], described: dict[str, Any], where: Path) -> Any:
+    """The agent whose description is ``given``, if the one that was saved fits it."""
     saved = {"class": described["class"], **described["options"]}
-    given = named.describe(agent)
     now = {"class": given["class"], **{name: given["options"].get(name) for name in described["options"]}}
     if wrong := differences(saved, now, ()):
         raise RecollectError(f"{where}: the agent is not the one that was saved: {'; '.join(wrong)}")
