@@ -149,7 +149,8 @@ def test_the_general_agent_shows_slots_ages_and_trace_units(monkeypatch):
     # In the rewards' own units, whatever those are that the agent learns in: what is expected can be seen to come.
     value, delta, reward = (recording.decode(episode[name]) for name in ("value", "delta", "reward"))
     following = np.append(value[1:], 0.0)
-    np.testing.assert_allclose(delta, reward + np.float32(0.99) * following - value, atol=1e-5)
+    longest = np.float32(GeneralActorCritic().discounts[-1])
+    np.testing.assert_allclose(delta, reward + longest * following - value, atol=1e-5)
     np.testing.assert_array_equal(value, hidden["V by horizon"][:, 2])
     found = {k: recording.decode(v) for k, v in memory["stays"].items()}
     assert memory["key_names"][:4] == ["up", "down", "corridor", "junction"] and len(memory["key_names"]) == 13
