@@ -268,12 +268,15 @@ def _stay_after(rank, order, least, stay):
     stay[n - 1] = least[order[n - 1], (n - 1) // SPAN]
 
 
-@njit(
+_summing = njit(
     [(VECTOR, float64, VECTOR), (READ_ONLY, float64, VECTOR)],
     cache=True,
     error_model="numpy",
     fastmath={"reassoc", "contract", "nsz"},
 )
+
+
+@_summing
 def _sums_to_4(w, unit, sums):
     """Power sums 1 … 4 of u = w · unit over a group, and the least and largest w; written out so that it vectorises.
 
@@ -298,12 +301,7 @@ def _sums_to_4(w, unit, sums):
     return least, largest
 
 
-@njit(
-    [(VECTOR, float64, VECTOR), (READ_ONLY, float64, VECTOR)],
-    cache=True,
-    error_model="numpy",
-    fastmath={"reassoc", "contract", "nsz"},
-)
+@_summing
 def _sums_5_and_6(w, unit, sums):
     """Power sums 5 and 6 of u = w · unit over a group."""
     p5 = p6 = 0.0
@@ -316,12 +314,7 @@ def _sums_5_and_6(w, unit, sums):
     sums[4], sums[5] = p5, p6
 
 
-@njit(
-    [(VECTOR, float64, VECTOR), (READ_ONLY, float64, VECTOR)],
-    cache=True,
-    error_model="numpy",
-    fastmath={"reassoc", "contract", "nsz"},
-)
+@_summing
 def _sums_from_7(w, unit, sums):
     """Power sums 7 … 12 of u = w · unit over a group."""
     p7 = p8 = p9 = p10 = p11 = p12 = 0.0

@@ -250,8 +250,8 @@ def first_good(totals: np.ndarray, episodes: np.ndarray, mark: float) -> int | N
     """The number of rows before the first stretch, as long as a block, whose mean return is at ``mark``; None without.
 
     What a run has done up to there is what it needed: from there on it is as good as the mark. One lucky episode is no
-    stretch: ten must end in it, or as many as do on average in a run so short, or in its last tenth (where a good
-    episode is a long one, few end).
+    stretch: ten must end in it, or as many as do on average in a run so short, or in its last tenth, if
+    any does (where a good episode is a long one, few end).
 
     Args:
         totals: the sum of the returns of the episodes that ended in each row.
