@@ -149,11 +149,17 @@ def _prepared(pairs, ways):
         return [job for job in pool.map(work, jobs) if job]
 
 
+def _wait(grid):
+    """Until all that was launched is done."""
+    grid.device.here()
+    cuda_driver._call("cuCtxSynchronize")
+
+
 def _timed(grid, program, steps):
-    grid.device.wait()
+    _wait(grid)
     begun = time.perf_counter()
     grid.advance(program, steps)
-    grid.device.wait()
+    _wait(grid)
     return time.perf_counter() - begun
 
 
@@ -255,7 +261,7 @@ def _in_parts(call):
             part = "steps" if steps > 1 else "start and collect"
             launches[part] += 1
             taken[part] += steps
-            timed(function, part, lambda grid: grid.device.wait())(grid, program, steps)
+            timed(function, part, _wait)(grid, program, steps)
 
         return inner
 
@@ -268,9 +274,7 @@ def _in_parts(call):
 
     runs, gpu = compiled_gpu.Runs, cuda_driver.Gpu
     parts = {"__init__": "set up", "counters": "counters", "sums": "sums", "collected": "collected"}
-    new = {
-        (runs, name): timed(getattr(runs, name), part, lambda r: r._grid.device.wait()) for name, part in parts.items()
-    }
+    new = {(runs, name): timed(getattr(runs, name), part, lambda r: _wait(r._grid)) for name, part in parts.items()}
     new[runs, "agent_states"] = timed(runs.agent_states, "agent states", lambda r: None)
     new[Grid, "advance"] = launched(Grid.advance)
     new[gpu, "read"], new[gpu, "write"] = counted(gpu.read, "to host"), counted(gpu.write, "to GPU")

@@ -109,34 +109,49 @@ def narrow(plan: "Plan") -> bool:
 
 
 def postpone(plan: "Plan") -> None:
-    """Move arrays to the loop that reads them first, if it then need not load them and no other must load more."""
+    """Move arrays to the loop that reads them next, if no more arrays are loaded then than before.
+
+    What else their own loop makes of them goes along: a trace is added to where it is used, and what is left of it
+    after an episode's end is written there, too.
+    """
     needs = {n.id: plan.needs(n) for item in plan.items for n in item.nodes}
     at = {n.id: k for k, item in enumerate(plan.items) for n in item.nodes}
-    readers: dict[int, list[tuple[int, bool]]] = {}
-    for user, found in needs.items():
-        for m, (_, same) in found.items():
-            readers.setdefault(m, []).append((user, same))
+    readers: dict[int, list[tuple[Node, bool]]] = {}
+    for item in plan.items:
+        for user in item.nodes:
+            for m, (_, same) in needs[user.id].items():
+                readers.setdefault(m, []).append((user, same))
+
+    def going(n: Node, there: int) -> list[Node]:
+        """The array and what its loop makes of it, if all readers are there, in order or later; else nothing."""
+        found = [n]
+        for user, same in readers.get(n.id, ()):
+            if at[user.id] > there or (at[user.id] == there and same):
+                continue
+            more = going(user, there) if at[user.id] == at[n.id] and same and user.op != "reduce" else []
+            if not more:
+                return []
+            found += [m for m in more if m not in found]
+        return sorted(found, key=lambda m: plan.rank[m.id])
+
     for n in reversed(plan.order):
         k = at.get(n.id, -1)
-        if k < 0 or n.op == "reduce" or plan.items[k].space is None or n.id not in readers:
+        if k < 0 or n.op == "reduce" or plan.items[k].space is None:
             continue
-        first = min(at[user] for user, _ in readers[n.id])
+        first = min((at[user.id] for user, _ in readers.get(n.id, ()) if at[user.id] > k), default=k)
         here, there = plan.items[k], plan.items[first]
-        if first <= k or there.space != here.space:
+        if first == k or there.space != here.space or not (moved := going(n, first)):
             continue
-        if not all(same for user, same in readers[n.id] if at[user] == first):
-            continue
-        if _in_common(plan, n, here.nodes) <= 1 + _in_common(plan, n, there.nodes):
-            here.nodes.remove(n)
-            there.nodes.insert(0, n)
-            at[n.id] = first
+        left, right = [m for m in here.nodes if m not in moved], [*moved, *there.nodes]
+        if _loads(plan, left) + _loads(plan, right) <= _loads(plan, here.nodes) + _loads(plan, there.nodes):
+            here.nodes, there.nodes = left, right
+            at |= {m.id: first for m in moved}
     plan.items = [item for item in plan.items if item.nodes]
 
 
-def _in_common(plan: "Plan", n: Node, nodes: Sequence[Node]) -> int:
-    """How many of the arrays that ``n`` reads others of these nodes read, too."""
-    others = [plan.reads(m) for m in nodes if m is not n]
-    return sum(any(array in reads for reads in others) for array in plan.reads(n))
+def _loads(plan: "Plan", nodes: Sequence[Node]) -> int:
+    """How many arrays a loop over these nodes reads that it does not make."""
+    return len(set().union(*(plan.reads(n) for n in nodes)) - {n.id for n in nodes})
 
 
 def passing(plan: "Plan") -> set[int]:
