@@ -10,6 +10,7 @@ import pytest
 
 import recollect
 from recollect import cli
+from recollect.cli.arguments import setting
 from recollect.studies import plots
 
 
@@ -24,6 +25,26 @@ def test_version_and_help(capsys):
     first_level += ["plot", "bench", "lab"]
     for command in first_level:
         assert re.search(rf"^    {command} +\w", text, re.M), command
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[(".5", 0.5), ("-.5e-3", -0.0005), ("2.", 2.0), ("1e3", 1000.0), ("3", 3), ("007", "007"), (".", ".")],
+        *[
+            ("true", True),
+            ("True", True),
+            ("null", None),
+            ("None", None),
+            ("relu", "relu"),
+            ('"3"', "3"),
+            ("a=b", "a=b"),
+        ],
+    ],
+)
+def test_values_that_are_set_are_numbers_however_they_are_written(text, value):
+    name, found = setting(f"rate={text}")
+    assert name == "rate" and found == value and type(found) is type(value)
 
 
 def test_the_first_level_fits_one_screen(monkeypatch):

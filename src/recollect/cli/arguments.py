@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -74,14 +75,16 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def setting(text: str) -> tuple[str, object]:
-    """``name=value``, the value in JSON or else a string."""
+    """``name=value``: the value in JSON, a number or truth as Python writes it (``.5``, ``True``), or else a string."""
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
     try:
         return name, json.loads(value)
     except ValueError:
-        return name, value
+        if re.fullmatch(r"[+-]?(\d+\.|\d*\.\d+)(e[+-]?\d+)?", value, re.IGNORECASE):
+            return name, float(value)
+        return name, {"True": True, "False": False, "None": None}.get(value, value)
 
 
 def add_seeds(command: argparse.ArgumentParser, default: int, what: str) -> None:

@@ -40,7 +40,7 @@ waiting."""
 IN_TURN = 128
 """Runs per processor of a GPU from which on teams have `TEAMS_IN_TURN`."""
 
-MANY = 700
+MANY = 550
 """Runs per processor of a GPU from which on those with a large state have a thread each."""
 
 FEWEST = 1024
