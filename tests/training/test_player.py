@@ -1,11 +1,12 @@
 """Playing without learning, in an environment of its own."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from recollect import EnvironmentFault, Learner, RecollectError
 from recollect.store.interrupts import Interrupted
-from recollect.training import player
+from recollect.training import callbacks, player
 from training.probes import AGENT, Three
 
 
@@ -30,9 +31,37 @@ def test_what_is_made_is_closed_and_what_is_given_is_not():
 def test_the_environment_that_is_learned_in_is_refused():
     env = Three()
     learner = Learner(AGENT, env, check=False)
-    for given in (None, env):
+    for given in (None, env, gym.wrappers.TimeLimit(env, 2)):
         with pytest.raises(RecollectError, match=r"learning in it|learned in"), player.environment(learner, given):
             pass
+
+
+def test_a_function_that_gives_the_one_that_is_learned_in_is_refused(monkeypatch):
+    env = Three()
+    monkeypatch.setattr(env, "close", lambda: pytest.fail("training is not over"))
+    learner = Learner(AGENT, lambda: env, check=False)
+    for play in (learner.evaluate, learner.view):
+        with pytest.raises(RecollectError, match="the environment that is learned in; give another"):
+            play()
+
+
+def many():
+    return gym.vector.SyncVectorEnv([Three] * 2)
+
+
+@pytest.mark.parametrize("env", [many(), many], ids=["given", "made"])
+def test_vector_environments_are_refused_before_anything_is_learned(env, tmp_path):
+    learner = Learner(AGENT, env, learners="each", check=False)
+    for ask in (
+        lambda: learner.learn(100, folder=tmp_path / "run", callbacks=[callbacks.Evaluate(every=10)]),
+        lambda: learner.evaluate(1),
+        lambda: learner.evaluate(1, env=many()),
+        learner.view,
+    ):
+        with pytest.raises(RecollectError, match=r"^a vector environment cannot be evaluated in or viewed"):
+            ask()
+    assert learner.steps == 0
+    assert len(learner.evaluate(2, env=Three).returns) == 2
 
 
 def test_episodes_are_the_same_for_the_same_seed():

@@ -93,14 +93,28 @@ class Player:
 
 def check_can_play(learner: Any) -> None:
     """Refuse to play where there is no environment to play in besides the one that is learned in."""
+    check_single(learner.source.first)
     if learner.source.make is not None:
         return
-    if isinstance(learner.source.first, gym.vector.VectorEnv):
-        raise RecollectError("a vector environment cannot be evaluated in: give a single one as env=, or load with one")
     raise RecollectError(
         f"the learner was given one {learner.source.name} and is learning in it: playing there would take it out of "
         "its episode. Give another one (env=), or make the learner with an id or a function that makes environments"
     )
+
+
+def check_single(env: Any) -> None:
+    """Refuse a vector environment: one episode is played after another."""
+    if isinstance(env, gym.vector.VectorEnv):
+        raise RecollectError(
+            "a vector environment cannot be evaluated in or viewed: load the learner with a single one, or give one to "
+            "evaluate as env="
+        )
+
+
+def check_other(env: Any, learner: Any) -> None:
+    """Refuse the environment that is learned in, also within other wrappers."""
+    if making.innermost(env) is making.innermost(learner.source.first):
+        raise RecollectError(f"{learner.source.name}: this is the environment that is learned in; give another one")
 
 
 @contextlib.contextmanager
@@ -112,9 +126,9 @@ def environment(learner: Any, env: Any = None) -> Iterator[gym.Env]:
     else:
         found = making.source(env)
         made, own = found.first, env is not found.first
+    check_other(made, learner)  # which must not be closed, whoever gave it
     try:
-        if made is learner.source.first:
-            raise RecollectError(f"{learner.source.name}: this is the environment that is learned in; give another one")
+        check_single(made)
         for name in ("observation_space", "action_space"):
             mine, other = getattr(learner, name), getattr(made, name)
             if spaces.describe(mine) != spaces.describe(other):
