@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from recollect import EnvironmentFault, Learner, RecollectError
+from recollect.agents import scaling
+from recollect.agents.general import FARTHEST
 from recollect.store.interrupts import Interrupted
 from recollect.training import callbacks, player
-from training.probes import AGENT, Three
+from training.probes import AGENT, GENERAL, Const, Three
 
 
 def test_what_is_made_is_closed_and_what_is_given_is_not():
@@ -62,6 +64,39 @@ def test_vector_environments_are_refused_before_anything_is_learned(env, tmp_pat
             ask()
     assert learner.steps == 0
     assert len(learner.evaluate(2, env=Three).returns) == 2
+
+
+def test_the_agent_sees_rewards_as_in_training():
+    """Rewards of 1 and nothing else are what is usual, 0 in standard units; the first step has none before it."""
+    learner = Learner(GENERAL, Const, check=False)
+    learner.advance(211)
+    found = learner.player(0)
+    for _ in range(2):
+        seen = [found.state() for _ in player.play_episode(found, Const(), 0, lambda step, what: pytest.fail(what))]
+        assert [float(state.decision.reward[0]) for state in seen] == [0.0] * 20
+    assert float(learner.state().decision.reward[0]) == 0.0
+
+
+def test_predict_takes_the_reward():
+    learner = Learner(GENERAL, Const, check=False, normalize_rewards=True)
+    learner.advance(100)
+    observation, _ = Const().reset()
+    scales = learner.state().scales.reward
+
+    def standard(**given):
+        learner.predict(observation, **given)
+        return float(learner._player.state().decision.reward[0])
+
+    def expected(reward):
+        return float(scaling.standardize(scales, learner.normalizer.scaled(reward, 0), FARTHEST)[0])
+
+    for _ in range(2):
+        learner.reset()
+        assert standard(reward=3.0) == 0.0  # nothing came before the first observation
+        assert standard(reward=np.float32(0.9)) == pytest.approx(expected(0.9))
+        assert standard() == pytest.approx(expected(0.0))
+    with pytest.raises(ValueError, match="reward=nan must be a finite number"):
+        learner.predict(observation, reward=float("nan"))
 
 
 def test_episodes_are_the_same_for_the_same_seed():

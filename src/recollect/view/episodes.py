@@ -92,14 +92,14 @@ def play(
     explain = _explainer(learner.agent)
     columns: dict[str, list[Any]] = {"observation": [], "action": [], "reward": []}
     hidden: dict[str, list[np.ndarray]] = {}
-    stays, frames, over, ended = Stays(), Frames(), False, "cut"
+    stays, frames, reward, over, ended = Stays(), Frames(), 0.0, False, "cut"
     observation, _ = env.reset(seed=seed)
     before = player.state()
     while not over and len(columns["reward"]) < limit:
         raw = np.zeros(size, np.float32)
         learner.vector.write(observation, raw)
         frames.add(_render(env))
-        action = player.act(observation)
+        action = player.act(observation, float(reward))
         live = player.live()
         observation, reward, terminated, truncated, _ = env.step(action)
         following = np.zeros(size, np.float32)
