@@ -33,6 +33,13 @@ def test_seconds():
             arguments.seconds("every", wrong)
 
 
+def test_rewards():
+    assert [arguments.reward("reward", x) for x in (np.float32(0.5), 3, np.array(-2))] == [0.5, 3.0, -2.0]
+    for wrong in (math.nan, -math.inf, 1e39, "1", None, True, np.ones(2)):
+        with pytest.raises(ValueError, match=r"reward=.* must be a finite number"):
+            arguments.reward("reward", wrong)
+
+
 def test_seeds():
     assert arguments.seed("seed", np.int64(0)) == 0
     for wrong in (-1, 1.0, True, "0", 2**63):

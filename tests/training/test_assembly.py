@@ -1,9 +1,11 @@
 """What a learner is made of, and what is refused before anything is made."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from recollect.envs.spaces import SpaceError
+from recollect.errors import RecollectError
 from recollect.training.assembly import assemble
 from recollect.training.env_pool import Copies
 from training.probes import AGENT, Three
@@ -43,9 +45,17 @@ def test_what_is_refused(change, error, message):
         assemble(AGENT, Three, **{**USUAL, **change})
 
 
-def test_spaces_that_hold_nothing_are_refused():
-    import gymnasium as gym
+def test_a_function_that_gives_the_same_environment_again_is_refused():
+    """Also within another wrapper, and for the last of several copies: two agents would step one episode."""
+    env = Three()
+    given = iter([Three(), Three(), env, env])
+    for make, copies in ((lambda: env, 2), (lambda: gym.wrappers.TimeLimit(env, 2), 2), (lambda: next(given), 4)):
+        with pytest.raises(RecollectError, match=r"^Three: the function returned the same environment twice"):
+            assemble(AGENT, make, **{**USUAL, "copies": copies})
+    assert assemble(AGENT, lambda: env, **USUAL).fleet.envs == [env]
 
+
+def test_spaces_that_hold_nothing_are_refused():
     class Empty(Three):
         observation_space = gym.spaces.Box(-1, 1, (0,), np.float32)
 

@@ -3,13 +3,15 @@
 import re
 import time
 
+import jax
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from recollect import EnvironmentFault, GeneralActorCritic, Learner
 from recollect.training import saving
 from recollect.training.stepping import _smaller
-from training.probes import AGENT, Three
+from training.probes import AGENT, GENERAL, Const, Three
 
 
 def test_where_it_is_left_makes_no_difference():
@@ -29,6 +31,20 @@ def test_it_ends_at_the_deadline_and_when_asked():
     assert learner.steps == 2, "at least one step is taken"
     learner._advance(10**9, asked=lambda: learner.fleet.steps >= 5)
     assert learner.steps == 5
+
+
+@pytest.mark.parametrize("engine", ["cpu", "jax"])
+def test_a_vector_environment_of_one_copy_teaches_what_a_single_one_does(engine):
+    """However it restarts: a step in which the copy waits for its next episode is none for the agent."""
+    single = Learner(GENERAL, Const, check=False, engine=engine)
+    single.advance(200)
+    for mode in AutoresetMode:
+        learner = Learner(GENERAL, SyncVectorEnv([Const], autoreset_mode=mode), check=False, engine=engine)
+        learner.advance(210 if mode == AutoresetMode.NEXT_STEP else 200)
+        state = learner.state()
+        assert learner.episodes == [10] and int(state.scales.reward.count) == 200, mode
+        assert float(state.tried.usual) == 20.0, mode
+        assert all(jax.tree.leaves(jax.tree.map(np.array_equal, state, single.state()))), mode
 
 
 @pytest.mark.slow

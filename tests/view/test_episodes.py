@@ -16,6 +16,7 @@ from recollect.envs.t_maze import TMazeEnv
 from recollect.training.player import Player
 from recollect.view import episodes, stays
 from recollect.view import format as recording
+from training.probes import GENERAL, Const
 
 
 def recorded(agent, monkeypatch=None, env="recollect/TMaze-v0", steps=300, **options):
@@ -115,6 +116,16 @@ def test_what_gives_way_to_its_equal_is_recorded_as_the_law_decided(monkeypatch,
         if delay:
             state = law.add(state, {"seen": jnp.ones(2), "step": jnp.int32(t)}, weight, keys_of(now, now.time)[0])
     assert len(found["slot"]) > agent.memory_size  # something did give way
+
+
+def test_values_are_those_that_training_has():
+    """The critic sees the last reward: δ is of the V that the next step shows."""
+    learner = Learner(GENERAL, Const, check=False)
+    learner.advance(300)
+    episode = episodes.record(learner)["episodes"][0]
+    value, delta = (recording.decode(episode[name]) for name in ("value", "delta"))
+    assert np.ptp(value) > 0.01 and (recording.decode(episode["reward"]) == 1.0).all()
+    np.testing.assert_allclose(delta, 1.0 + np.float32(0.99) * np.append(value[1:], 0.0) - value, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ next ones, also across the end of an episode; a row of its input is
 
     observation [s] · first observation of the next episode [s] · reward · terminated · truncated · idle
 
-and an idle copy stays as it is.
+and an idle copy stays as it is. A single copy is never idle: where it waits, nothing is called.
 """
 
 import functools

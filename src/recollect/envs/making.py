@@ -145,6 +145,11 @@ def source(env: Any) -> Source:
     raise TypeError(f"env={env!r} must be an id, a Gymnasium environment or a function that makes one")
 
 
+def innermost(env: Any) -> Any:
+    """The environment within all wrappers: where it is the same, so are the episodes."""
+    return getattr(env, "unwrapped", env)
+
+
 def _name(env: Any) -> str:
     return env.spec.id if getattr(env, "spec", None) is not None else type(env.unwrapped).__name__
 

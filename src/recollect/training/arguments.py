@@ -5,6 +5,7 @@ from typing import Any
 
 from recollect.agents.base import check_count
 from recollect.store.provenance import native
+from recollect.training.returned import LARGEST
 
 LARGEST_SEED = 2**63 - 1
 MOST_STEPS = 2**63
@@ -21,6 +22,14 @@ def count(name: str, value: Any) -> int:
     value = native(value)
     check_count(name, value)
     return int(value)
+
+
+def reward(name: str, value: Any) -> float:
+    """A number that a float32 can hold."""
+    value = native(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
+        raise ValueError(f"{name}={value!r} must be a finite number")
+    return float(value)
 
 
 def seconds(name: str, value: Any) -> float:

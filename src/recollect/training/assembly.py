@@ -16,6 +16,7 @@ from recollect.engines import forking
 from recollect.engines.choice import for_learner, host_for
 from recollect.engines.host import RECENT
 from recollect.envs import making, spaces
+from recollect.errors import RecollectError
 from recollect.store import trees
 from recollect.store.provenance import encode, native, plain
 from recollect.training import arguments, refusing
@@ -89,13 +90,26 @@ def assemble(
     if vector:
         fleet: Fleet = Vector(first, *known)
     else:
-        more = [source.make() for _ in range(copies - 1)] if source.make is not None else []
-        fleet = Copies([first, *more], *known)
+        fleet = Copies(_one_each(source, copies), *known)
     chosen = for_learner(fitted, seen.size, actions.outputs, copies, shared, engine=engine)
     host = host_for(fitted, seen.size, actions.outputs, copies, shared, engine=chosen.engine)
     return Parts(
         source, made, observed, acted, seen, actions, fitted, normalizer, fleet, chosen, host, seed, copies, shared
     )
+
+
+def _one_each(source: making.Source, copies: int) -> list[Any]:
+    """An environment for each copy, the first among them; refused where a function gives the same one again."""
+    envs, known = [source.first], {id(making.innermost(source.first))}
+    while source.make is not None and len(envs) < copies:
+        envs.append(source.make())
+        known.add(id(making.innermost(envs[-1])))
+        if len(known) < len(envs):
+            raise RecollectError(
+                f"{source.name}: the function returned the same environment twice, and each of copies={copies} needs "
+                "one of its own: make the environment within the function"
+            )
+    return envs
 
 
 def _source(env: Any, options: dict[str, Any] | None) -> tuple[making.Source, dict[str, Any] | None]:

@@ -84,6 +84,7 @@ class Fleet(abc.ABC):
         self.finished: list[Episode] = []
         self.taken = [bytearray() for _ in range(copies)]  # what was drawn since each copy's reset
         self.sums = [0] * copies  # CRC-32 of the observations since then, before they are normalised
+        self.waits = False  # whether the only copy waits for its next episode: there is nothing to take in, yet
         self.touched = False  # whether someone else has reset or stepped an environment since this was last False
         self._guarded: list[Any] = []
 
@@ -421,6 +422,7 @@ class Vector(Fleet):
             fresh = self._each(returned.reset(self._reset_all, fault, options={"reset_mask": mask}))
             for copy in ends:
                 self._take(copy, fresh[copy], rows[copy, size : 2 * size])
+        self.waits = self.copies == 1 and bool(self.waiting[0])
         self.steps += 1
 
     def not_repeatable(self) -> str | None:

@@ -333,18 +333,22 @@ class Learner(Stepping):
         """Begin an episode for ``predict``, with what has been learned by now; ``copy``: whose."""
         self._player = self.player(self.seed, copy)
 
-    def predict(self, observation: Any) -> Any:
-        """The action at an observation, drawn from the policy, which remembers the episode since ``reset``."""
+    def predict(self, observation: Any, *, reward: float = 0.0) -> Any:
+        """The action at an observation, drawn from the policy, which remembers the episode since ``reset``.
+
+        ``reward``: what came with the observation, for agents that see it.
+        """
         if self._player is None:
             self.reset()
         assert self._player is not None
-        return self._player.act(observation)
+        return self._player.act(observation, arguments.reward("reward", reward))
 
     def player(self, seed: int, copy: int = 0) -> Player:
         """What has been learned by now, ready to play episodes apart from training."""
         seed = arguments.seed("seed", seed)
         normalize = functools.partial(self.normalizer.observe, copy=copy, learn=False)
-        return Player(self.agent, self.state(copy), self.vector, self.actions, normalize, seed)
+        scaled = functools.partial(self.normalizer.scaled, copy=copy)
+        return Player(self.agent, self.state(copy), self.vector, self.actions, normalize, scaled, seed)
 
     def check_can_play(self) -> None:
         """Refuse where there is no environment to play in besides the one that is learned in."""

@@ -13,7 +13,7 @@ import numpy as np
 from recollect import prng
 from recollect.agents.base import Agent
 from recollect.engines.choice import host_for
-from recollect.engines.host import Live, blank_rows
+from recollect.engines.host import REWARD, Live, blank_rows
 from recollect.envs import making, spaces
 from recollect.envs.spaces import Actions, NotInSpaceError, Observations
 from recollect.errors import RecollectError
@@ -48,7 +48,10 @@ class Evaluation:
 
 
 class Player:
-    """An agent's state, apart from training, that sees one episode after another."""
+    """An agent's state, apart from training, that sees one episode after another.
+
+    ``normalize`` brings an observation to the agent's scale, in place; ``scaled`` gives a reward in it.
+    """
 
     def __init__(
         self,
@@ -57,9 +60,10 @@ class Player:
         vector: Observations,
         actions: Actions,
         normalize: Callable[[np.ndarray], None],
+        scaled: Callable[[float], float],
         seed: int,
     ):
-        self.vector, self.actions, self.normalize = vector, actions, normalize
+        self.vector, self.actions, self.normalize, self.scaled = vector, actions, normalize, scaled
         self.host = host_for(agent, vector.size, actions.outputs)
         live: Any = (prng.key_words(seed % 2**32), np.int32(0), state)
         self.packed = self.host.pack(Live(*jax.tree.map(lambda leaf: np.asarray(leaf)[None], live)))
@@ -70,12 +74,16 @@ class Player:
         """Forget the episode so far, as the agent does at the end of one."""
         self.packed, self.first = self.host.forget(self.packed), True
 
-    def act(self, observation: Any) -> Any:
-        """Take in an observation, and draw an action."""
+    def act(self, observation: Any, reward: float = 0.0) -> Any:
+        """Take in an observation, and the reward that came with it as the environment gave it; draw an action.
+
+        Nothing comes before an episode's first observation: its reward is not looked at.
+        """
         size = self.vector.size
         row = self.rows[:, :size]
         self.vector.write(observation, row[0])
         self.normalize(row[0])
+        self.rows[0, 2 * size + REWARD] = self.scaled(reward)
         self.packed, drawn = (
             self.host.begin(self.packed, row) if self.first else self.host.watch(self.packed, self.rows)
         )
@@ -93,14 +101,28 @@ class Player:
 
 def check_can_play(learner: Any) -> None:
     """Refuse to play where there is no environment to play in besides the one that is learned in."""
+    check_single(learner.source.first)
     if learner.source.make is not None:
         return
-    if isinstance(learner.source.first, gym.vector.VectorEnv):
-        raise RecollectError("a vector environment cannot be evaluated in: give a single one as env=, or load with one")
     raise RecollectError(
         f"the learner was given one {learner.source.name} and is learning in it: playing there would take it out of "
         "its episode. Give another one (env=), or make the learner with an id or a function that makes environments"
     )
+
+
+def check_single(env: Any) -> None:
+    """Refuse a vector environment: one episode is played after another."""
+    if isinstance(env, gym.vector.VectorEnv):
+        raise RecollectError(
+            "a vector environment cannot be evaluated in or viewed: load the learner with a single one, or give one to "
+            "evaluate as env="
+        )
+
+
+def check_other(env: Any, learner: Any) -> None:
+    """Refuse the environment that is learned in, also within other wrappers."""
+    if making.innermost(env) is making.innermost(learner.source.first):
+        raise RecollectError(f"{learner.source.name}: this is the environment that is learned in; give another one")
 
 
 @contextlib.contextmanager
@@ -112,9 +134,9 @@ def environment(learner: Any, env: Any = None) -> Iterator[gym.Env]:
     else:
         found = making.source(env)
         made, own = found.first, env is not found.first
+    check_other(made, learner)  # which must not be closed, whoever gave it
     try:
-        if made is learner.source.first:
-            raise RecollectError(f"{learner.source.name}: this is the environment that is learned in; give another one")
+        check_single(made)
         for name in ("observation_space", "action_space"):
             mine, other = getattr(learner, name), getattr(made, name)
             if spaces.describe(mine) != spaces.describe(other):
@@ -138,10 +160,10 @@ def play_episode(
         return fault(steps, what)
 
     player.begin()
-    observation, over = returned.reset(env.reset, wrong, seed=seed), False
+    observation, reward, over = returned.reset(env.reset, wrong, seed=seed), 0.0, False
     while not over:
         try:
-            action = player.act(observation)
+            action = player.act(observation, reward)
         except NotInSpaceError as error:
             raise wrong(f"an observation is not in the declared space: {error}") from error
         steps += 1

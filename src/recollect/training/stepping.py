@@ -162,7 +162,8 @@ class Stepping:
         try:
             while at < until and bad < 0:
                 fleet.step(np.asarray(drawn), rows)
-                packed, drawn, bad = step(packed, rows)
+                if not fleet.waits:
+                    packed, drawn, bad = step(packed, rows)
                 recent[:, at // each % RECENT] = rows[:, :size]
                 at += each
                 bad = int(bad) if strict else -1

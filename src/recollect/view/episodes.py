@@ -14,6 +14,7 @@ from recollect.engines.host import Live, TimeStep, keys_of
 from recollect.envs import making
 from recollect.errors import RecollectError
 from recollect.training.online import Learner
+from recollect.training.player import check_other, check_single
 from recollect.view import format as recording
 from recollect.view import names
 from recollect.view.frames import Frames
@@ -28,13 +29,16 @@ Progress = Callable[[int], None]
 def showing(learner: Learner) -> gym.Env:
     """An environment of the learner's kind that draws itself, where it can; never the one that is learned in."""
     made = learner.description()["environment"]["made"]
+    check_single(learner.source.first)
     if made is None:
         if learner.source.make is None:
             raise RecollectError(
                 "the learner was given one environment, which it learns in: give Learner an id or a function that "
                 "makes environments, so that an episode can be played in one of its own"
             )
-        return learner.source.make()
+        env = learner.source.make()
+        check_other(env, learner)
+        return env
     env = making.make(made["id"], **made["options"])
     modes = env.metadata.get("render_modes") or ()
     mode = next((mode for mode in ("rgb_array", "ansi") if mode in modes), None)
@@ -88,14 +92,14 @@ def play(
     explain = _explainer(learner.agent)
     columns: dict[str, list[Any]] = {"observation": [], "action": [], "reward": []}
     hidden: dict[str, list[np.ndarray]] = {}
-    stays, frames, over, ended = Stays(), Frames(), False, "cut"
+    stays, frames, reward, over, ended = Stays(), Frames(), 0.0, False, "cut"
     observation, _ = env.reset(seed=seed)
     before = player.state()
     while not over and len(columns["reward"]) < limit:
         raw = np.zeros(size, np.float32)
         learner.vector.write(observation, raw)
         frames.add(_render(env))
-        action = player.act(observation)
+        action = player.act(observation, float(reward))
         live = player.live()
         observation, reward, terminated, truncated, _ = env.step(action)
         following = np.zeros(size, np.float32)
