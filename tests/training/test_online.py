@@ -129,6 +129,21 @@ def test_predict_carries_a_memory(trained):
     assert all(map(np.array_equal, before, parameters(trained)))
 
 
+def test_every_episode_of_predict_is_a_draw_of_its_own(tmp_path):
+    learner = Learner(AGENT, Three, seed=3, check=False)
+
+    def episodes(learner, count):
+        for _ in range(count):
+            learner.reset()
+            yield [learner.predict(np.zeros(2)) for _ in range(12)]
+
+    found, first = list(episodes(learner, 6)), learner.player(3)
+    assert len({str(actions) for actions in found}) == 6
+    assert found[0] == [first.act(np.zeros(2)) for _ in range(12)], "the first has the learner's own seed"
+    learner.save(tmp_path)
+    assert list(episodes(Learner.load(tmp_path, Three, check=False), 6)) == found
+
+
 def test_evaluation_is_repeatable_and_learns_nothing(trained):
     before, drawn = parameters(trained), np.array(trained._drawn)
     first, second = trained.evaluate(5), trained.evaluate(5)

@@ -34,6 +34,7 @@ from recollect.training.stepping import Stepping
 EVERY = 60.0
 """Seconds between two checkpoints of a run."""
 
+APART = 0x9E3779B9  # between the seeds of two episodes of ``predict``: odd, so that no two of 2^32 are equal
 PAUSE = 0.1  # seconds after which training looks up, to see whether it is time to save or to show how it goes
 Callback = Callable[["Learner", dict[str, Any]], Any]
 
@@ -105,6 +106,7 @@ class Learner(Stepping):
         self._asked_engine = engine
         self._made = parts.made
         self._player: Player | None = None
+        self._resets = 0  # episodes begun for ``predict``
         self._recorder: Recorder | None = None
         self._learning: dict[str, Any] | None = None  # how the newest call of ``learn`` was asked to learn
         self._asked: Callable[[], bool] | None = None  # whether to end; None unless ``learn`` is at work
@@ -330,8 +332,12 @@ class Learner(Stepping):
     # -- acting
 
     def reset(self, copy: int = 0) -> None:
-        """Begin an episode for ``predict``, with what has been learned by now; ``copy``: whose."""
-        self._player = self.player(self.seed, copy)
+        """Begin an episode for ``predict``, with what has been learned by now; ``copy``: whose.
+
+        Each episode draws numbers of its own, after ``load`` from the first episode's on.
+        """
+        self._player = self.player((self.seed + APART * self._resets) % 2**32, copy)
+        self._resets += 1
 
     def predict(self, observation: Any) -> Any:
         """The action at an observation, drawn from the policy, which remembers the episode since ``reset``."""
@@ -426,7 +432,8 @@ class Learner(Stepping):
         """The learner saved in a folder, by ``save`` or by a run.
 
         Training continues where it was, bit for bit, also in the middle of an episode. That takes environments that
-        do the same again for the same seed and actions; ``learn`` refuses others.
+        do the same again for the same seed and actions; ``learn`` refuses others. The episodes of ``predict`` are not
+        part of what is saved: they draw again what the first of them drew.
 
         Args:
             path: the folder that was saved to, or a run folder.
