@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from recollect.agents.base import check_count
+from recollect.agents.base import check_count, check_flag
 from recollect.store.provenance import native
 
 LARGEST_SEED = 2**63 - 1
@@ -21,6 +21,21 @@ def count(name: str, value: Any) -> int:
     value = native(value)
     check_count(name, value)
     return int(value)
+
+
+def copy(value: Any, copies: int) -> int:
+    """Which of so many copies: a whole number from 0 on."""
+    value = native(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < copies:
+        raise ValueError(f"copy={value!r} must be a whole number from 0 to {copies - 1}, one of {copies} copies")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """A truth value."""
+    value = native(value)
+    check_flag(name, value)
+    return value
 
 
 def seconds(name: str, value: Any) -> float:

@@ -34,7 +34,6 @@ from recollect.training.stepping import Stepping
 EVERY = 60.0
 """Seconds between two checkpoints of a run."""
 
-APART = 0x9E3779B9  # between the seeds of two episodes of ``predict``: odd, so that no two of 2^32 are equal
 PAUSE = 0.1  # seconds after which training looks up, to see whether it is time to save or to show how it goes
 Callback = Callable[["Learner", dict[str, Any]], Any]
 
@@ -60,8 +59,8 @@ class Learner(Stepping):
         env_options: for an id, what ``gymnasium.make`` takes besides.
         normalize_observations: show the agent observations minus their running mean over their deviation.
         normalize_rewards: show it rewards over the running deviation of the discounted return.
-        pictures: "auto" gives an agent that sees pictures (boxes of height, width and channels) a small convolutional
-            encoder, unless it has one of its own; "agent" leaves it as it is.
+        pictures: "auto" gives agents with a field ``pictures``, such as ``EpisodicActorCritic``, a small convolutional
+            encoder for boxes of height, width and channels, unless they have one; "agent" leaves them as they are.
         engine: what makes the agent's time step one call: "cpu" is compiled for some agents and options, "jax" serves
             all and is slower; "auto" takes the first that can serve, and says at the start of training, once, when and
             why that is the slower one. Asking for one that cannot is refused with the reason.
@@ -97,7 +96,7 @@ class Learner(Stepping):
             copies=copies,
             learners=learners,
             env_options=env_options,
-            normalize=(bool(normalize_observations), bool(normalize_rewards)),
+            normalize=(normalize_observations, normalize_rewards),
             pictures=pictures,
             engine=engine,
             check=check,
@@ -336,7 +335,8 @@ class Learner(Stepping):
 
         Each episode draws numbers of its own, after ``load`` from the first episode's on.
         """
-        self._player = self.player((self.seed + APART * self._resets) % 2**32, copy)
+        seed = (self.seed + 0x9E3779B9 * self._resets) % 2**32  # by an odd number: no two of 2^32 episodes are equal
+        self._player = self.player(seed, copy)
         self._resets += 1
 
     def predict(self, observation: Any) -> Any:
@@ -348,7 +348,7 @@ class Learner(Stepping):
 
     def player(self, seed: int, copy: int = 0) -> Player:
         """What has been learned by now, ready to play episodes apart from training."""
-        seed = arguments.seed("seed", seed)
+        seed, copy = arguments.seed("seed", seed), arguments.copy(copy, self.copies)
         normalize = functools.partial(self.normalizer.observe, copy=copy, learn=False)
         return Player(self.agent, self.state(copy), self.vector, self.actions, normalize, seed)
 
@@ -374,7 +374,7 @@ class Learner(Stepping):
             env: as for ``Learner``, where the learner was given one environment and cannot make another.
             progress: say on stderr how many episodes are done, where it takes a while.
         """
-        episodes = arguments.count("episodes", episodes)
+        episodes, copy = arguments.count("episodes", episodes), arguments.copy(copy, self.copies)
         default = 2**31 + self.seed + (0 if self.shared else copy)
         seed = default if seed is None else arguments.seed("seed", seed)
         told = counting(f"playing {self.source.name}", episodes, "episodes", progress)
@@ -410,6 +410,7 @@ class Learner(Stepping):
         """
         if str(path) == "":
             raise ValueError("path='' must name a folder to save to; '.' is the current one")
+        keep = arguments.count("keep", keep)
         path = Path(path).absolute()
         if self._recorder is not None and path.resolve() == self._recorder.path.resolve():
             with self._recorder.held():

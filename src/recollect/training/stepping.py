@@ -103,6 +103,7 @@ class Stepping:
     def state(self, copy: int = 0) -> Any:
         """The agent's state, as its own ``init`` and ``step`` return it."""
         forking.refuse()
+        copy = arguments.copy(copy, self.copies)
         live = jax.tree.map(lambda leaf: leaf[copy], self.host.unpack(self._packed))
         return live.agent
 
