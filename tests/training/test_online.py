@@ -403,6 +403,14 @@ def test_how_many_checkpoints_to_keep_is_refused_before_any_is_written_or_remove
     assert [learner.save(tmp_path, keep=np.int64(1))] == checkpoints.listing(tmp_path)
 
 
+@pytest.mark.parametrize("kind", [np.array, np.float32, jax.numpy.array])
+def test_arrays_of_one_number_are_numbers(kind):
+    learner = Learner(AGENT.replace(trace_decay=kind(0.5), discount=kind(0.25)), Three, check=False)
+    assert learner.agent.replace(actions=AGENT.actions) == AGENT.replace(trace_decay=0.5, discount=0.25)
+    with pytest.raises(ValueError, match=r"trace_decay=1.5 is outside"):
+        Learner(AGENT.replace(trace_decay=jax.numpy.array(1.5)), Three, check=False)
+
+
 def test_wrong_calls(tmp_path):
     learner = Learner(AGENT, Probe(), check=False)
     for options, message in (

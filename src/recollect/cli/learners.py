@@ -30,8 +30,10 @@ def _train(args: argparse.Namespace) -> None:
     from recollect.training import callbacks
 
     for name, value in [*args.set, *args.env_set]:
-        if value is None or isinstance(value, (list, dict)):
+        if isinstance(value, (list, dict)):
             raise RecollectError(f"{name}={value}: one number or name is needed")
+    if nothing := [name for name, value in args.env_set if value is None]:
+        raise RecollectError(f"{nothing[0]}=None: one number or name is needed")
     if args.out is not None:
         from recollect.store.run_folders import check_free
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import jax
 import numpy as np
 
 from recollect.agents import named
@@ -90,7 +91,7 @@ class Learner(Stepping):
             )
         self.described, self._pictures = named.describe(agent), pictures
         parts = assemble(
-            agent,
+            jax.tree.map(native, agent),  # which must be hashable: arrays of one number are not
             env,
             seed=seed,
             copies=copies,
