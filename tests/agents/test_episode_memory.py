@@ -50,7 +50,16 @@ def test_age_features():
     assert features[-1].argmax() == len(AGES) - 1
 
 
-@pytest.mark.parametrize("options", [{"law": "lifo"}, {"radius": -1.0}, {"radius": float("nan")}])
+@pytest.mark.parametrize(
+    "options",
+    [{"law": wrong} for wrong in ("lifo", None, ["fifo"], 3)]
+    + [{"radius": wrong} for wrong in (-1.0, float("nan"), "none", True, [1.0])],
+)
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         EpisodeMemory(**options)
+
+
+def test_an_array_of_one_number_is_a_number():
+    memories = [EpisodeMemory(radius=radius) for radius in (0.5, np.array(0.5), jnp.array(0.5), np.float32(0.5))]
+    assert len(set(memories)) == 1 and type(memories[1].radius) is float

@@ -257,11 +257,53 @@ def test_a_part_of_ones_own_is_refused_by_name_when_it_is_to_be_made_again():
 
 @pytest.mark.parametrize(
     "options",
-    [{"memory_size": 0}, {"memory_size": 10**6}, {"discounts": ()}, {"discounts": (1.5,)}, {"surprise": -1.0}],
+    [
+        {"memory_size": 0},
+        {"memory_size": 10**6},
+        *({"discounts": wrong} for wrong in ((), (1.5,), (None,), None, 0.9)),
+        *(
+            {"surprise": wrong}
+            for wrong in (-1.0, None, "much", [0.1], {}, 1j, 10**400, np.array("much"), np.array(None))
+        ),
+        {"credit_cap": None},
+        {"trace_decay": None},
+    ],
 )
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         GeneralActorCritic(**options)
+
+
+class Unsteady:
+    """A persistence of one's own that lacks a part."""
+
+    def init(self): ...
+
+    def observe(self, tried, kept, total): ...
+
+    def chance(self, tried): ...
+
+
+class Net:
+    """What a network and an optimizer of one's own have."""
+
+    def init(self, *given): ...
+
+    def apply(self, params, x): ...
+
+    def update(self, *given): ...
+
+
+@dataclasses.dataclass
+class Loose(Net):
+    """Not frozen, and so not hashable."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sized(Net):
+    """Hashable as what it holds is."""
+
+    sizes: list
 
 
 @pytest.mark.parametrize(
@@ -276,6 +318,13 @@ def test_options_are_checked(options):
         ({"network": NormedNetwork}, "^network=.* it is a class, not an object; give NormedNetwork"),
         ({"actor_optimizer": 0.1}, r"^actor_optimizer=0.1 .* give BoundedRMS\(0.001\)"),
         ({"persistence": 0.0}, "^persistence="),
+        ({"persistence": Unsteady()}, "^persistence=.* it has no share; give"),
+        (
+            {"network": Loose()},
+            r"^network=.* must be hashable \(unhashable type: 'Loose'\): .*dataclass\(frozen=True\)",
+        ),
+        ({"network": Sized([8])}, r"^network=.* must be hashable \(unhashable type: 'list'\)"),
+        ({"actor_optimizer": Loose()}, "^actor_optimizer=.* must be hashable"),
     ],
 )
 def test_what_is_no_part_is_refused(options, message):

@@ -10,6 +10,7 @@ from recollect.agents.networks import (
     GRU,
     INITIALIZERS,
     Layer,
+    NormedNetwork,
     affine,
     apply_gru,
     apply_network,
@@ -91,3 +92,10 @@ def test_gru_gates_keep_and_replace():
     )
     np.testing.assert_allclose(apply_gru(through, h, x), apply_gru(through, -h, x), rtol=1e-6)
     assert gru.update.weight.shape == (2, 5)
+
+
+def test_hidden_layers_are_a_tuple_of_whole_numbers():
+    assert {NormedNetwork(hidden) for hidden in ([8, 4], (8, 4), np.array([8, 4]))} == {NormedNetwork((8, 4))}  # type: ignore[arg-type]
+    for wrong in (64, (), (1,), (2.5,), ("8",), None, "64"):
+        with pytest.raises(ValueError, match=r"^hidden="):
+            NormedNetwork(wrong)  # type: ignore[arg-type]

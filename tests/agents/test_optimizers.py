@@ -115,6 +115,10 @@ def test_what_asks_for_more_than_gradients_is_refused():
         {"epsilon": 0.0},
         {"epsilon": 1e-40},
         {"floor": 1.1},
+        {"floor": "none"},
+        {"rate": None},
+        {"rate": "fast"},
+        {"decay": [0.9]},
     ],
 )
 def test_options_are_checked(options):

@@ -81,7 +81,17 @@ def test_forgetting():
     assert not any(np.asarray(leaf).any() for leaf in gone)
 
 
-@pytest.mark.parametrize("options", [{"units": -1}, {"fastest": 1.0}, {"slowest": 1.2}, {"sluggishness": 0.0}])
+@pytest.mark.parametrize(
+    "options",
+    [{"units": wrong} for wrong in (-1, 2.5, "eight", None, True)]
+    + [{"fastest": wrong} for wrong in (1.0, "fast", None, np.array([2.0, 3.0]))]
+    + [{"slowest": 1.2}, {"sluggishness": 0.0}, {"sluggishness": [1.0]}],
+)
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         TraceUnits(**options)
+
+
+def test_arrays_of_one_number_are_numbers():
+    units = TraceUnits(units=np.int64(3), slowest=jnp.array(100.0))  # type: ignore[arg-type]
+    assert hash(units) == hash(TraceUnits(units=3, slowest=100.0)) and type(units.units) is int

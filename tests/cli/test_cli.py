@@ -201,6 +201,34 @@ def test_numbers_of_train_are_refused_by_name(option, value, message, capsys):
     assert message in error and option in error
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("units.units=eight", "units='eight' must be a whole number of at least 0"),
+        ("units.units=2.5", "units=2.5 must be a whole number"),
+        ("network.hidden=64", r"hidden=64 must be whole numbers, such as \(64, 32\)"),
+        ("memory.radius=none", "radius='none' must be None or a number"),
+        ("memory.law=3", "law=3: choose one of"),
+        ("trace_decay=None", "trace_decay=None must be a number"),
+        ("actor_optimizer=None", "actor_optimizer=None: that is a part with options of its own"),
+        (f"surprise=1{'0' * 400}", "surprise is a number of more than"),
+    ],
+)
+def test_wrong_values_of_options_are_one_line(setting, message, capsys, tmp_path):
+    out = tmp_path / "run"
+    assert cli.main(["train", "--env", "CartPole-v1", "--set", setting, "--out", str(out)]) == 1
+    error = capsys.readouterr().err
+    assert re.match(f"recollect: {message}", error) and error.count("\n") == 1 and not out.exists()
+
+
+def test_an_option_may_be_none(monkeypatch):
+    taken = []
+    monkeypatch.setattr(recollect, "Learner", lambda agent, *args, **options: taken.append(agent) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["train", "--env", "CartPole-v1", "--set", "memory.radius=None"])
+    assert taken[0].memory.radius is None
+
+
 def test_whole_numbers_are_read_exactly():
     steps = [
         cli.parser().parse_args(["train", "--env", "X", "--steps", text]).steps for text in ("9007199254740993", "2e6")

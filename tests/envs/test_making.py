@@ -114,6 +114,12 @@ def test_the_active_maze_costs_what_does_not_lead_on():
             TMazeEnv(**wrong)
 
 
+@pytest.mark.parametrize("env_id", ["a:b:c", ":CartPole-v1", ".a:b", "CartPole-v1:"])
+def test_what_is_no_module_and_id_is_refused(env_id):
+    with pytest.raises(RecollectError, match=f"^cannot make '{env_id}': MODULE:ID is an id with the module"):
+        making.make(env_id)
+
+
 class Picky(gym.Env):
     observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
 

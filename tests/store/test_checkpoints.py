@@ -80,6 +80,10 @@ def test_the_last_k_are_kept(tmp_path):
     assert [p.name for p in checkpoints.listing(tmp_path)] == ["checkpoint-00000005", "checkpoint-00000006"]
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-00000005", "checkpoint-00000006"]
     assert checkpoints.load(tmp_path).arrays["x"] == 5
+    for wrong in (0, -3, 1.5, True):
+        with pytest.raises(ValueError, match=r"^keep=.* must be an integer of at least 1"):
+            checkpoints.save(tmp_path, {"x": np.array(6)}, {}, keep=wrong)
+    assert checkpoints.load(tmp_path).arrays["x"] == 5
 
 
 def test_what_a_crash_leaves_is_neither_listed_nor_kept(tmp_path):

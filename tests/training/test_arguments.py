@@ -21,6 +21,16 @@ def test_what_is_no_count(value):
         arguments.count("steps", value)
 
 
+def test_copies_and_flags():
+    assert arguments.copy(np.int64(1), 2) == 1 and arguments.flag("check", np.bool_(True)) is True
+    for wrong in (-1, 2, 1.0, True, None, "0"):
+        with pytest.raises(ValueError, match=r"^copy=.* must be a whole number from 0 to 1, one of 2 copies"):
+            arguments.copy(wrong, 2)
+    for wrong in ("no", "False", 0, None):
+        with pytest.raises(ValueError, match=r"^check=.* must be True or False"):
+            arguments.flag("check", wrong)
+
+
 def test_seconds():
     assert [arguments.seconds("every", x) for x in (np.float32(0.5), 3, math.inf, 10**400)] == [
         0.5,

@@ -129,6 +129,21 @@ def test_predict_carries_a_memory(trained):
     assert all(map(np.array_equal, before, parameters(trained)))
 
 
+def test_every_episode_of_predict_is_a_draw_of_its_own(tmp_path):
+    learner = Learner(AGENT, Three, seed=3, check=False)
+
+    def episodes(learner, count):
+        for _ in range(count):
+            learner.reset()
+            yield [learner.predict(np.zeros(2)) for _ in range(12)]
+
+    found, first = list(episodes(learner, 6)), learner.player(3)
+    assert len({str(actions) for actions in found}) == 6
+    assert found[0] == [first.act(np.zeros(2)) for _ in range(12)], "the first has the learner's own seed"
+    learner.save(tmp_path)
+    assert list(episodes(Learner.load(tmp_path, Three, check=False), 6)) == found
+
+
 def test_evaluation_is_repeatable_and_learns_nothing(trained):
     before, drawn = parameters(trained), np.array(trained._drawn)
     first, second = trained.evaluate(5), trained.evaluate(5)
@@ -358,6 +373,8 @@ def test_independent_copies_scale_their_own_rewards():
         ({"copies": 2}, ValueError, "copies=2 needs an id or a function"),
         ({"learners": "many"}, ValueError, "learners='many'"),
         ({"env_options": {"length": 2}}, ValueError, "env_options go with an id"),
+        ({"normalize_rewards": "no"}, ValueError, "normalize_rewards='no' must be True or False"),
+        ({"normalize_observations": "False"}, ValueError, "normalize_observations='False' must be True or False"),
         ({"agent": AGENT.replace(learning_rate=np.array([0.1, 0.2]))}, ValueError, "one number for a learner"),
     ],
 )
@@ -365,6 +382,33 @@ def test_wrong_arguments(arguments, error, message):
     settings = {"agent": AGENT, "env": Probe(), "check": False, **arguments}
     with pytest.raises(error, match=message):
         Learner(settings.pop("agent"), settings.pop("env"), **settings)
+
+
+@pytest.mark.parametrize("engine", ["cpu", "jax"])
+def test_a_copy_that_there_is_not_is_refused(engine):
+    learner = Learner(AGENT, Three, copies=2, learners="each", engine=engine, check=False)
+    for call in (learner.state, learner.reset, lambda k: learner.evaluate(1, copy=k), lambda k: learner.player(0, k)):
+        for wrong in (2, -1, "1", True):
+            with pytest.raises(ValueError, match=r"^copy=.* must be a whole number from 0 to 1, one of 2 copies"):
+                call(wrong)
+
+
+def test_how_many_checkpoints_to_keep_is_refused_before_any_is_written_or_removed(tmp_path):
+    learner = Learner(AGENT, Three, check=False)
+    kept = [learner.save(tmp_path) for _ in range(3)]
+    for wrong in (-10, 0, 2.5, True, None, "3"):
+        with pytest.raises(ValueError, match=r"^keep=.* must be an integer of at least 1"):
+            learner.save(tmp_path, keep=wrong)
+    assert checkpoints.listing(tmp_path) == kept
+    assert [learner.save(tmp_path, keep=np.int64(1))] == checkpoints.listing(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [np.array, np.float32, jax.numpy.array])
+def test_arrays_of_one_number_are_numbers(kind):
+    learner = Learner(AGENT.replace(trace_decay=kind(0.5), discount=kind(0.25)), Three, check=False)
+    assert learner.agent.replace(actions=AGENT.actions) == AGENT.replace(trace_decay=0.5, discount=0.25)
+    with pytest.raises(ValueError, match=r"trace_decay=1.5 is outside"):
+        Learner(AGENT.replace(trace_decay=jax.numpy.array(1.5)), Three, check=False)
 
 
 def test_wrong_calls(tmp_path):

@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recollect import EpisodicActorCritic, RecollectError
+import recollect
+from recollect import EpisodicActorCritic, GeneralActorCritic, RecollectError
+from recollect.agents.base import register
 from recollect.envs import TimeStep
 from recollect.training import refusing
 
@@ -45,6 +47,26 @@ class Own:
         if self.wrong == "step":
             return state, seen, reward, no
         return (state, state) if self.wrong == "state" else state, TimeStep(seen, reward, no, no)
+
+
+class Plain:
+    """An optimizer and a settling of one's own that JAX does not know."""
+
+    def init(self, params): ...
+
+    def update(self, direction, traces, errors, state, params): ...
+
+    def pace(self, reached, tried): ...
+
+
+@pytest.mark.parametrize("part", ["actor_optimizer", "settling"])
+def test_a_part_that_is_not_registered_is_named_with_what_helps(part):
+    agent = GeneralActorCritic(**{part: Plain()})
+    message = rf"^agent\.{part}=.*Plain.*: JAX does not know .* @recollect\.agents\.base\.register"
+    with pytest.raises(TypeError, match=message):
+        recollect.train(agent, recollect.envs.TMaze(), 1)
+    registered = register(dataclasses.dataclass(frozen=True)(type("Registered", (Plain,), {})))
+    refusing.no_pair(agent.replace(**{part: registered()}), Own())
 
 
 def test_what_is_no_environment():

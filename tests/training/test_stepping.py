@@ -3,6 +3,7 @@
 import re
 import time
 
+import gymnasium as gym
 import jax
 import numpy as np
 import pytest
@@ -84,3 +85,17 @@ def test_an_update_that_is_not_finite_names_the_size_of_rewards():
     learner = Learner(AGENT.replace(learning_rate=10.0), Vast, check=False)
     with pytest.raises(EnvironmentFault, match="nothing was learned from that step: rewards may be too"):
         learner.advance(1000)
+
+
+def test_an_update_that_is_not_finite_names_the_size_of_observations():
+    class Far(Three):
+        observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return observation * np.float32(1e20), *rest
+
+    message = r"observations as large as 7e\+19 have squares that overflow float32 \(normalize_observations=True or"
+    with pytest.raises(EnvironmentFault, match=message):
+        Learner(GeneralActorCritic(), Far, check=False).advance(20)
+    Learner(GeneralActorCritic(), Far, normalize_observations=True, check=False).advance(20)

@@ -8,11 +8,13 @@ import pytest
 
 from recollect import EpisodicActorCritic, Learner
 from recollect.agents import memory as agents_memory
+from recollect.agents.episode_memory import EpisodeMemory
 from recollect.agents.general import GeneralActorCritic
 from recollect.agents.realtime import RealTimeActorCritic
 from recollect.agents.recurrent import RecurrentActorCritic
 from recollect.engines.host import keys_of
 from recollect.envs.t_maze import TMazeEnv
+from recollect.training import inspection
 from recollect.training.player import Player
 from recollect.view import episodes, stays
 from recollect.view import format as recording
@@ -28,6 +30,19 @@ def recorded(agent, monkeypatch=None, env="recollect/TMaze-v0", steps=300, **opt
         monkeypatch.setattr(stays.Stays, "add", lambda self, told: (held.append(told), add(self, told)))
     document = recording.check(episodes.record(learner, seed=5), "here")
     return learner, document, document["episodes"][0], held
+
+
+class Last:
+    """A memory of one's own, with what the agent asks of it and no more: the last states."""
+
+    init, keys, write = EpisodeMemory("fifo", None).init, EpisodeMemory.keys, EpisodeMemory("fifo", None).write
+
+
+def test_a_memory_of_ones_own_is_shown_without_what_it_cannot_say():
+    agent = GeneralActorCritic(memory_size=2, memory=Last())
+    learner, _, episode, _ = recorded(agent, steps=30, check=False)
+    assert "write_chance" not in episode["memory"] and episode["memory"]["slots"] == 2
+    assert inspection.play(learner, limit=3)[-1].items.shape[0] == 2
 
 
 AGENTS = {

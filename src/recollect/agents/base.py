@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -187,13 +188,20 @@ def why_unknown(
     return f"it does not know {', '.join(found)}" if found else None
 
 
+_NO_NUMBERS = (type(None), str, bytes, complex, list, tuple, dict, set, frozenset, type)
+
+
 def check_number(name: str, value: Any, low: float, high: float, low_open: bool = False) -> None:
     """Refuse a hyperparameter outside its range, be it a number or one per run; what JAX traces is let through."""
-    if isinstance(value, str):
+    array = isinstance(value, (np.ndarray, np.generic))
+    if isinstance(value, _NO_NUMBERS) or (array and not np.can_cast(value.dtype, float, "same_kind")):
         raise ValueError(f"{name}={value!r} must be a number")
-    if not isinstance(value, (int, float, np.ndarray, np.generic)):
+    if not array and not isinstance(value, (int, float)):
         return
-    numbers = np.asarray(value, float)
+    try:
+        numbers = np.asarray(value, float)
+    except OverflowError:
+        raise ValueError(f"{name} is a number of more than {sys.float_info.max:g}") from None
     if not np.all((low < numbers if low_open else low <= numbers) & (numbers <= high)):
         bracket = "(" if low_open else "["
         raise ValueError(f"{name}={value} is outside {bracket}{low}, {high}]")
@@ -213,12 +221,20 @@ def check_count(name: str, value: Any) -> None:
 
 def check_choice(name: str, value: str, choices: Any) -> None:
     """Refuse an option that is not one of its names."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
+def take_numbers(owner: Any, *names: str) -> None:
+    """Make Python's own numbers of arrays of one number in these fields, which are not traced and must be hashable."""
+    for name in names:
+        value = getattr(owner, name)
+        if hasattr(value, "dtype") and np.ndim(value) == 0:
+            object.__setattr__(owner, name, np.asarray(value).item())
+
+
 def check_part(name: str, value: Any, example: str, methods: Collection[str]) -> None:
-    """Refuse what cannot be a part of an agent: anything but an object with these methods."""
+    """Refuse what cannot be a part of an agent: anything but an object with these methods that can be hashed."""
     missing = [method for method in methods if not hasattr(value, method)]
     if missing or isinstance(value, type):
         lacks = "it is a class, not an object" if isinstance(value, type) else f"it has no {', '.join(missing)}"
@@ -226,3 +242,12 @@ def check_part(name: str, value: Any, example: str, methods: Collection[str]) ->
             f"{name}={value!r} cannot be that part of an agent: {lacks}; give {example}, or an object of your own with "
             f"{', '.join(methods)}"
         )
+    try:
+        hash(value)
+    except TypeError as error:
+        if type(value).__hash__ is not None and not jax.tree_util.all_leaves([value]):
+            return  # one that is registered may hold arrays, one number per run
+        raise TypeError(
+            f"{name}={value!r} must be hashable ({error}): make its class a dataclass(frozen=True) whose fields are "
+            "numbers, names and tuples of them"
+        ) from error

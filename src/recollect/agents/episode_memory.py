@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from recollect.agents.base import check_choice
+from recollect.agents.base import check_choice, take_numbers
 from recollect.agents.memory import LAWS
 from recollect.reservoir import kernel
 
@@ -40,7 +40,9 @@ class EpisodeMemory:
 
     def __post_init__(self) -> None:
         check_choice("law", self.law, LAWS)
-        if self.radius is not None and not 0.0 <= self.radius < math.inf:
+        take_numbers(self, "radius")
+        number = isinstance(self.radius, (int, float)) and not isinstance(self.radius, bool)
+        if self.radius is not None and not (number and 0.0 <= self.radius < math.inf):
             raise ValueError(f"radius={self.radius!r} must be None or a number of at least 0")
 
     def init(self, size: int, observation_size: int) -> kernel.State:

@@ -144,10 +144,11 @@ def of_general(agent: Any, state: Any, timestep: TimeStep, turn: Turn | None = N
         "query": agent.query_network.apply(actor.query, jnp.concatenate([inputs, features])),
         "temperature": jnp.ones(()),
         "log_write_weight": log_weight,
-        "write_chance": agent.memory.chance(stored, states, seen, decision.observation, log_weight),
         "credit": jnp.where(recalled, jnp.mean(errors) * quotients, 0.0),
     }
-    if turn is not None:
+    if hasattr(agent.memory, "chance"):  # a memory of the user's own may have neither this nor ``placed``
+        held["write_chance"] = agent.memory.chance(stored, states, seen, decision.observation, log_weight)
+    if turn is not None and hasattr(agent.memory, "placed"):
         item = Stored(decision.observation, state.time)
         placed = agent.memory.placed(stored, states, seen, item, log_weight, turn.key_watch)
         held["stored_in"] = _slot(placed, stored.capacity)

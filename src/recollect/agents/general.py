@@ -39,10 +39,12 @@ PARTS = {
     **dict.fromkeys(("critic_optimizer", "actor_optimizer", "write_optimizer"), _OPTIMIZER),
     "reopening": ("Reopening()", ("init", "observe", "openness")),
     "settling": ("Settling()", ("pace",)),
-    "persistence": ("Persistence()", ("init", "observe", "chance")),
+    "persistence": ("Persistence()", ("init", "observe", "chance", "share")),
     "actions": ("CATEGORICAL", ("draw", "log_probability", "entropy", "features", "nothing")),
 }
-"""What can be exchanged in the agent: an example of each part, and what one of your own must have."""
+"""What can be exchanged in the agent: an example of each part, and what one of your own must have: methods, and of
+``persistence`` the number ``share``. Where ``memory`` has ``chance`` and ``placed`` besides, as ``EpisodeMemory`` does,
+what they say is shown."""
 
 FARTHEST = 5.0
 """Standardized observations stay within this many deviations."""
@@ -154,7 +156,7 @@ class GeneralActorCritic(Agent):
         network: of critic and policy: anything with ``init(key, inputs, outputs, gain)`` and ``apply(params, x)``.
         query_network, write_network: likewise, of the query and of the write weight.
         critic_optimizer, actor_optimizer, write_optimizer: ``BoundedRMS``, ``Optax(...)``, or one of your own with
-            ``init(params)`` and ``update(direction, traces, errors, state)``.
+            ``init(params)`` and ``update(direction, traces, errors, state, params)``.
         discounts: γ of each horizon.
         trace_decay: λ of the eligibility traces.
         surprise: weight of the entropy of policy and query for each unit of \|δ\|: choices stay open where outcomes

@@ -86,7 +86,9 @@ def make(name: str, **options: Any) -> Agent:
             owner, part, of_part = (owner, part, of_part) if dataclasses.is_dataclass(owner) else (agent, "", option)
             of = f"{part} of {name}" if part else name
             raise ValueError(f"{of} has no option {of_part!r}; there are {', '.join(_options(owner))}")
-        plain = isinstance(value, (bool, int, float, str, list, tuple))  # not a part, be it one of the caller's own
+        plain = value is None or isinstance(
+            value, (bool, int, float, str, list, tuple)
+        )  # not a part, be it one of the caller's own
         if plain and dataclasses.is_dataclass(there := getattr(owner, of_part)):
             own = ", ".join(f"{option}.{name}" for name in _options(there))
             raise ValueError(f"{option}={value}: that is a part with options of its own, {own}")

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -77,8 +78,13 @@ class NormedNetwork:
     hidden: tuple[int, ...] = (64, 32)
 
     def __post_init__(self) -> None:
-        if not self.hidden or min(self.hidden) < 2:
-            raise ValueError(f"hidden={self.hidden} must name at least one layer, of at least 2 units each")
+        try:
+            hidden = tuple(operator.index(units) for units in self.hidden)
+        except TypeError:
+            raise ValueError(f"hidden={self.hidden!r} must be whole numbers, such as (64, 32)") from None
+        object.__setattr__(self, "hidden", hidden)  # a list or an array cannot be hashed
+        if not hidden or min(hidden) < 2:
+            raise ValueError(f"hidden={hidden} must name at least one layer, of at least 2 units each")
 
     def init(self, key: Array, inputs: int, outputs: int, gain: float = 1.0) -> Network:
         """Weights U(±1/√fan_in), biases 0, the last layer's weights times ``gain``."""

@@ -25,6 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from recollect.agents.base import take_numbers
+
 
 class Parameters(NamedTuple):
     """The decays and angles of the units [units], and their weights [units, inputs]; see ``TraceUnits.decays``."""
@@ -68,8 +70,12 @@ class TraceUnits:
     sluggishness: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.units < 0:
-            raise ValueError(f"units={self.units} must be at least 0")
+        take_numbers(self, "units", "fastest", "slowest", "sluggishness")
+        if type(self.units) is not int or self.units < 0:
+            raise ValueError(f"units={self.units!r} must be a whole number of at least 0")
+        for name in ("fastest", "slowest", "sluggishness"):
+            if not isinstance(getattr(self, name), (int, float)):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be a number")
         if not 1.0 < self.fastest <= self.slowest < math.inf:
             raise ValueError(f"fastest={self.fastest} and slowest={self.slowest} must be steps, 1 < fastest <= slowest")
         if not 0.0 < self.sluggishness < math.inf:

@@ -30,8 +30,10 @@ def _train(args: argparse.Namespace) -> None:
     from recollect.training import callbacks
 
     for name, value in [*args.set, *args.env_set]:
-        if value is None or isinstance(value, (list, dict)):
+        if isinstance(value, (list, dict)):
             raise RecollectError(f"{name}={value}: one number or name is needed")
+    if nothing := [name for name, value in args.env_set if value is None]:
+        raise RecollectError(f"{nothing[0]}=None: one number or name is needed")
     if args.out is not None:
         from recollect.store.run_folders import check_free
 
@@ -126,7 +128,9 @@ def register(commands: Commands) -> None:
     learn.add_argument("--engine", choices=("auto", "cpu", "jax"), default="auto", help="default: the fastest there is")
     learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
     learn.add_argument("--log-every", type=count, default=1000, help="steps between rows of metrics (default: 1000)")
-    learn.add_argument("--evaluate-every", type=count, help="evaluate every so many steps")
+    learn.add_argument(
+        "--evaluate-every", type=count, help="steps between evaluations, which come with rows of metrics"
+    )
     learn.add_argument(
         "--checkpoint-every", type=multiple, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)"
     )

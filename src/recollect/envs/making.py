@@ -40,6 +40,11 @@ def make(env_id: str, **options: Any) -> gym.Env:
     ``things`` only those kinds of things in it; popgym's environments have its ``Antialias`` flag for the first step.
     """
     register()
+    module, colon, _ = env_id.rpartition(":")
+    if colon and not all(part.isidentifier() for part in module.split(".")):
+        raise RecollectError(
+            f"cannot make {env_id!r}: MODULE:ID is an id with the module to import before its one colon"
+        )
     if env_id.startswith("bsuite/"):
         from recollect.envs.bsuite import BsuiteEnv
 

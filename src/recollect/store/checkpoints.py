@@ -79,6 +79,8 @@ def save(folder: Path | str, arrays: Mapping[str, np.ndarray], meta: Mapping[str
     ``meta`` is whatever strict JSON can hold. What cannot be written is a ``RecollectError`` that names path and cause,
     and the earlier checkpoints are as they were. Nothing that is no checkpoint is touched.
     """
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+        raise ValueError(f"keep={keep!r} must be an integer of at least 1")
     packed = _pack(arrays, meta)
     with Folder(folder, create=True) as place:
         return _save(place, packed, keep)

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from recollect.agents.base import check_count
+from recollect.agents.base import check_count, check_flag
 from recollect.store.provenance import native
 from recollect.training.returned import LARGEST
 
@@ -30,6 +30,21 @@ def reward(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
         raise ValueError(f"{name}={value!r} must be a finite number")
     return float(value)
+
+
+def copy(value: Any, copies: int) -> int:
+    """Which of so many copies: a whole number from 0 on."""
+    value = native(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < copies:
+        raise ValueError(f"copy={value!r} must be a whole number from 0 to {copies - 1}, one of {copies} copies")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """A truth value."""
+    value = native(value)
+    check_flag(name, value)
+    return value
 
 
 def seconds(name: str, value: Any) -> float:

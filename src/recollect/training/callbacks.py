@@ -26,6 +26,9 @@ from recollect.training import arguments
 class Evaluate:
     """Evaluate every so many steps on episodes of their own; the mean return joins the row as ``evaluation``.
 
+    Callbacks are called at rows of metrics alone: an evaluation comes with the first row at which it is due, and so
+    never more often than ``log_every`` of ``learn``.
+
     Args:
         every: steps between two evaluations.
         episodes: of each.
@@ -94,7 +97,10 @@ class EarlyStop:
 
 
 class Checkpoint:
-    """Save the learner every so many steps, in its run folder unless another is named."""
+    """Save the learner every so many steps, in its run folder unless another is named.
+
+    That is with the first row of metrics at which it is due, and so never more often than ``log_every`` of ``learn``.
+    """
 
     def __init__(self, every: int, folder: Path | str | None = None):
         self.every, self.done = arguments.count("every", every), 0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recollect.errors import FileError
+from recollect.training import arguments
 
 if TYPE_CHECKING:
     from recollect.training.moments import Moments
@@ -22,6 +23,8 @@ class Normalizer:
     """
 
     def __init__(self, size: int, copies: int, observations: bool, rewards: bool, discount: float, alone: bool = False):
+        observations = arguments.flag("normalize_observations", observations)
+        rewards = arguments.flag("normalize_rewards", rewards)
         self.observations, self.rewards = None, None
         if observations or rewards:
             from recollect.training.moments import Moments

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import jax
 import numpy as np
 
 from recollect.agents import named
@@ -59,8 +60,8 @@ class Learner(Stepping):
         env_options: for an id, what ``gymnasium.make`` takes besides.
         normalize_observations: show the agent observations minus their running mean over their deviation.
         normalize_rewards: show it rewards over the running deviation of the discounted return.
-        pictures: "auto" gives an agent that sees pictures (boxes of height, width and channels) a small convolutional
-            encoder, unless it has one of its own; "agent" leaves it as it is.
+        pictures: "auto" gives agents with a field ``pictures``, such as ``EpisodicActorCritic``, a small convolutional
+            encoder for boxes of height, width and channels, unless they have one; "agent" leaves them as they are.
         engine: what makes the agent's time step one call: "cpu" is compiled for some agents and options, "jax" serves
             all and is slower; "auto" takes the first that can serve, and says at the start of training, once, when and
             why that is the slower one. Asking for one that cannot is refused with the reason.
@@ -90,13 +91,13 @@ class Learner(Stepping):
             )
         self.described, self._pictures = named.describe(agent), pictures
         parts = assemble(
-            agent,
+            jax.tree.map(native, agent),  # which must be hashable: arrays of one number are not
             env,
             seed=seed,
             copies=copies,
             learners=learners,
             env_options=env_options,
-            normalize=(bool(normalize_observations), bool(normalize_rewards)),
+            normalize=(normalize_observations, normalize_rewards),
             pictures=pictures,
             engine=engine,
             check=check,
@@ -105,6 +106,7 @@ class Learner(Stepping):
         self._asked_engine = engine
         self._made = parts.made
         self._player: Player | None = None
+        self._resets = 0  # episodes begun for ``predict``
         self._recorder: Recorder | None = None
         self._learning: dict[str, Any] | None = None  # how the newest call of ``learn`` was asked to learn
         self._asked: Callable[[], bool] | None = None  # whether to end; None unless ``learn`` is at work
@@ -330,14 +332,16 @@ class Learner(Stepping):
     # -- acting
 
     def reset(self, copy: int = 0) -> None:
-        """Begin an episode for ``predict``, with what has been learned by now; ``copy``: whose."""
-        self._player = self.player(self.seed, copy)
+        """Begin an episode for ``predict``, with what has been learned by now; ``copy``: whose.
+
+        Each episode draws numbers of its own, after ``load`` from the first episode's on.
+        """
+        seed = (self.seed + 0x9E3779B9 * self._resets) % 2**32  # by an odd number: no two of 2^32 episodes are equal
+        self._player = self.player(seed, copy)
+        self._resets += 1
 
     def predict(self, observation: Any, *, reward: float = 0.0) -> Any:
-        """The action at an observation, drawn from the policy, which remembers the episode since ``reset``.
-
-        ``reward``: what came with the observation, for agents that see it.
-        """
+        """The action at an observation and the reward that came with it; remembers the episode since ``reset``."""
         if self._player is None:
             self.reset()
         assert self._player is not None
@@ -345,10 +349,8 @@ class Learner(Stepping):
 
     def player(self, seed: int, copy: int = 0) -> Player:
         """What has been learned by now, ready to play episodes apart from training."""
-        seed = arguments.seed("seed", seed)
-        normalize = functools.partial(self.normalizer.observe, copy=copy, learn=False)
-        scaled = functools.partial(self.normalizer.scaled, copy=copy)
-        return Player(self.agent, self.state(copy), self.vector, self.actions, normalize, scaled, seed)
+        seed, copy = arguments.seed("seed", seed), arguments.copy(copy, self.copies)
+        return Player(self.agent, self.state(copy), self.vector, self.actions, self.normalizer, copy, seed)
 
     def check_can_play(self) -> None:
         """Refuse where there is no environment to play in besides the one that is learned in."""
@@ -372,7 +374,7 @@ class Learner(Stepping):
             env: as for ``Learner``, where the learner was given one environment and cannot make another.
             progress: say on stderr how many episodes are done, where it takes a while.
         """
-        episodes = arguments.count("episodes", episodes)
+        episodes, copy = arguments.count("episodes", episodes), arguments.copy(copy, self.copies)
         default = 2**31 + self.seed + (0 if self.shared else copy)
         seed = default if seed is None else arguments.seed("seed", seed)
         told = counting(f"playing {self.source.name}", episodes, "episodes", progress)
@@ -408,6 +410,7 @@ class Learner(Stepping):
         """
         if str(path) == "":
             raise ValueError("path='' must name a folder to save to; '.' is the current one")
+        keep = arguments.count("keep", keep)
         path = Path(path).absolute()
         if self._recorder is not None and path.resolve() == self._recorder.path.resolve():
             with self._recorder.held():
@@ -430,7 +433,8 @@ class Learner(Stepping):
         """The learner saved in a folder, by ``save`` or by a run.
 
         Training continues where it was, bit for bit, also in the middle of an episode. That takes environments that
-        do the same again for the same seed and actions; ``learn`` refuses others.
+        do the same again for the same seed and actions; ``learn`` refuses others. The episodes of ``predict`` are not
+        part of what is saved: they draw again what the first of them drew.
 
         Args:
             path: the folder that was saved to, or a run folder.

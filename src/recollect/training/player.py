@@ -19,6 +19,7 @@ from recollect.envs.spaces import Actions, NotInSpaceError, Observations
 from recollect.errors import RecollectError
 from recollect.store.interrupts import Interrupted
 from recollect.training import returned
+from recollect.training.normalization import Normalizer
 from recollect.training.returned import EnvironmentFault
 
 
@@ -50,7 +51,7 @@ class Evaluation:
 class Player:
     """An agent's state, apart from training, that sees one episode after another.
 
-    ``normalize`` brings an observation to the agent's scale, in place; ``scaled`` gives a reward in it.
+    ``normalizer`` brings observations and rewards to the scale of the learner's copy of that number; it learns nothing.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class Player:
         state: Any,
         vector: Observations,
         actions: Actions,
-        normalize: Callable[[np.ndarray], None],
-        scaled: Callable[[float], float],
+        normalizer: Normalizer,
+        copy: int,
         seed: int,
     ):
-        self.vector, self.actions, self.normalize, self.scaled = vector, actions, normalize, scaled
+        self.vector, self.actions, self.normalizer, self.copy = vector, actions, normalizer, copy
         self.host = host_for(agent, vector.size, actions.outputs)
         live: Any = (prng.key_words(seed % 2**32), np.int32(0), state)
         self.packed = self.host.pack(Live(*jax.tree.map(lambda leaf: np.asarray(leaf)[None], live)))
@@ -82,8 +83,8 @@ class Player:
         size = self.vector.size
         row = self.rows[:, :size]
         self.vector.write(observation, row[0])
-        self.normalize(row[0])
-        self.rows[0, 2 * size + REWARD] = self.scaled(reward)
+        self.normalizer.observe(row[0], self.copy, learn=False)
+        self.rows[0, 2 * size + REWARD] = self.normalizer.scaled(reward, self.copy)
         self.packed, drawn = (
             self.host.begin(self.packed, row) if self.first else self.host.watch(self.packed, self.rows)
         )

@@ -27,6 +27,12 @@ def no_pair(agent: Any, env: Any) -> None:
 
 def _no_agent(agent: Any, env: Any) -> None:
     if isinstance(agent, Agent):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(agent):
+            if not isinstance(leaf, (int, float)) and not hasattr(leaf, "dtype"):
+                raise TypeError(
+                    f"agent{jax.tree_util.keystr(path)}={_short(leaf)}: JAX does not know what it holds: make its "
+                    "class a dataclass(frozen=True), and put @recollect.agents.base.register before that"
+                )
         return
     if isinstance(env, Agent):
         what = "and env are swapped: train(agent, env, episodes)"

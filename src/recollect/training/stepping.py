@@ -44,8 +44,18 @@ def next_sample(after: int) -> int:
     return here[0] if here[0] > after else here[1]
 
 
-def _smaller(agent: Any) -> str:
-    """What to make smaller after an update that was not finite, as far as this agent has it."""
+LARGE = 1e18
+"""Observations beyond this have squares, or sums of them, that are beyond what float32 holds."""
+
+
+def _smaller(agent: Any, largest: float = 0.0) -> str:
+    """What to make smaller after an update that was not finite, as far as this agent has it.
+
+    ``largest``: among the elements of its late observations.
+    """
+    if largest > LARGE:
+        scaled = "normalize_observations=True or --normalize observations scales them"
+        return f"observations as large as {largest:.0e} have squares that overflow float32 ({scaled})"
     fields = [field.name for field in dataclasses.fields(agent)]
     rates = [f"the rate of {name}" for name in fields if hasattr(getattr(agent, name), "rate")]
     rates = ["learning_rate"] if "learning_rate" in fields else rates
@@ -103,6 +113,7 @@ class Stepping:
     def state(self, copy: int = 0) -> Any:
         """The agent's state, as its own ``init`` and ``step`` return it."""
         forking.refuse()
+        copy = arguments.copy(copy, self.copies)
         live = jax.tree.map(lambda leaf: leaf[copy], self.host.unpack(self._packed))
         return live.agent
 
@@ -181,9 +192,9 @@ class Stepping:
             self._packed, self._drawn, self.steps = packed, drawn, at
         if bad >= 0:
             what = "the update was not finite, and nothing was learned from that step"
-            raise EnvironmentFault(
-                self.source.name, fleet.seeds[bad][0], fleet.steps, f"{what}: {_smaller(self.agent)}"
-            )
+            largest = max(np.abs(recent[bad]).max(), np.abs(rows[bad, : 2 * size]).max())
+            what = f"{what}: {_smaller(self.agent, float(largest))}"
+            raise EnvironmentFault(self.source.name, fleet.seeds[bad][0], fleet.steps, what)
 
     def _sample_queries(self, packed: Any) -> None:
         """Take down how undecided the query of each copy is at this step; at the same steps wherever a loop ended."""
