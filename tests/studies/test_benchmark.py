@@ -65,6 +65,28 @@ def test_a_benchmark_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     assert set(report["over_tasks"]) == {"episodic", "paper"}
 
 
+@pytest.mark.parametrize(
+    ("out", "there", "picture"),
+    [
+        ("X.json", "a picture of mine", "X.png"),
+        ("r.v2", "a picture of mine", "r.v2.png"),
+        ("board.png", None, "board.png"),
+        ("X.json", None, "X.png"),
+    ],
+)
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_the_picture_takes_the_place_of_nothing(tmp_path, monkeypatch, capsys, out, there, picture, resume):
+    """A file or, where nothing is said of what it holds, a folder."""
+    monkeypatch.setattr(benchmark, "pair", lambda *a, **k: pytest.fail("the work has begun"))
+    place = tmp_path / picture
+    place.mkdir() if there is None else place.write_text(there)
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--out", str(tmp_path / out), *resume]) == 1
+    said = capsys.readouterr().err
+    assert str(place) in said and ("it is not an ordinary file" if there is None else "exists already") in said
+    assert place.is_dir() or place.read_text() == there
+    assert [path.name for path in tmp_path.iterdir()] == [picture]
+
+
 @pytest.mark.slow
 def test_a_search_ranks_its_settings(tmp_path, capsys):
     out = tmp_path / "search.json"

@@ -74,6 +74,44 @@ def test_damaged_journals_are_named(tmp_path, content):
         sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)
 
 
+@pytest.fixture
+def tune_nothing(monkeypatch):
+    """Words of a sweep that must not begin, without ``--out``."""
+    monkeypatch.setattr(tune, "try_width", lambda *a, **k: pytest.fail("the work has begun"))
+    return ["lab", "tune", "1", "--widths", "2", "--rates", "4"]
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        ({"r.json": b'{"thesis": 1}'}, "exists already"),
+        ({"r.json.rows.jsonl": b"my journal, without an end of line"}, "is not the journal of a report"),
+        ({"r.json.rows.jsonl": b"my journal\n"}, "line 1 is not a line of a sweep"),
+    ],
+)
+def test_foreign_files_are_never_taken_for_a_report(tmp_path, capsys, tune_nothing, there, message, resume):
+    for name, content in there.items():
+        (tmp_path / name).write_bytes(content)
+    assert cli.main([*tune_nothing, "--out", str(tmp_path / "r.json"), *resume]) == 1
+    said = capsys.readouterr().err
+    assert message in said or (not resume and "exists already" in said)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == there
+
+
+def test_a_journal_that_ends_in_its_first_line_is_begun_again(tmp_path):
+    sweep.journal_of(tmp_path / "r").write_bytes(b'{"config": {"x"')
+    assert list(sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)[0]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_a_link_to_nothing_stays(tmp_path, capsys, tune_nothing, resume):
+    (tmp_path / "r.json").symlink_to(tmp_path / "elsewhere")
+    assert cli.main([*tune_nothing, "--out", str(tmp_path / "r.json"), *resume]) == 1
+    assert f"cannot write {tmp_path / 'r.json'}: it is not an ordinary file" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["r.json"] and (tmp_path / "r.json").is_symlink()
+
+
 @pytest.mark.slow
 def test_units_in_processes_are_those_in_this_one(tmp_path):
     works = {name: functools.partial(math.sqrt, x) for name, x in {"a": 4.0, "b": -1.0, "c": 9.0, "d": 16.0}.items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.cli.arguments import Commands, add_resume, add_seeds, add_set, count, multiple, names, seeds_of
-from recollect.cli.reports import check_out, print_rows, run_units, write_report
+from recollect.cli.reports import check_out, picture_of, print_rows, run_units, write_report
 from recollect.cores import cores
 from recollect.errors import RecollectError
 from recollect.studies.tasks import AGENTS
@@ -21,7 +21,8 @@ def _benchmark(args: argparse.Namespace) -> None:
 
     tasks, agents = benchmark.chosen(args.tasks), ("general",) if args.agents is None else args.agents
     seeds = seeds_of(args)
-    check_out(args)
+    picture = picture_of(args.out) if args.out is not None and args.search is None else None
+    check_out(args, picture)
     if args.search is not None:
         _search(args, tasks, agents, seeds)
         return
@@ -29,7 +30,7 @@ def _benchmark(args: argparse.Namespace) -> None:
         raise RecollectError(f"{'--best' if args.best else '--study'}: of a search, --search K says how many")
     if args.set:
         raise RecollectError("--set: options are fixed for a --search; on the board every agent has one setting")
-    if args.out is not None:
+    if picture is not None:
         drawing.require()  # before the work, not after it
     units = benchmark.units(tasks, agents, seeds, args.scale, progress=True, jobs=args.jobs)
     options = plain(benchmark.options(tasks, agents))
@@ -51,9 +52,9 @@ def _benchmark(args: argparse.Namespace) -> None:
     print_rows(columns, told)
     for agent, found in together.items():
         print(f"{agent}: {found['mean']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of random to best, all tasks")
-    if args.out is not None:
+    if args.out is not None and picture is not None:
         if rows:
-            print(f"picture: {plots.draw_benchmark(args.out.with_suffix('.png'), rows)}")
+            print(f"picture: {plots.draw_benchmark(picture, rows)}")
         report = {"scale": args.scale, "options": options, "table": lines, "over_tasks": together, "rows": rows}
         write_report(args, plain(report), errors)
     elif errors:
@@ -112,6 +113,6 @@ def register(commands: Commands) -> None:
         help="search adaptively, by Optuna: K trials of each task and agent in all, kept in FILE",
     )
     add_set(suite, "an option of the agents that a --search does not draw")
-    out = "JSON file for the results; without --search a picture is put beside it"
+    out = "JSON file for the results; without --search a picture, NAME.png, is put beside it"
     add_resume(suite, cores(), "pairs", out)
     suite.set_defaults(run=_benchmark)

@@ -3,7 +3,9 @@
 import argparse
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from recollect.errors import RecollectError, printable
@@ -36,30 +38,43 @@ def print_rows(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) ->
     print_table(list(columns), [[form.format(**row) for form in columns.values()] for row in rows])
 
 
-def check_out(args: argparse.Namespace) -> None:
-    """Refuse a place for the report before the work begins rather than after it."""
+def check_out(args: argparse.Namespace, *beside: Path | None) -> None:
+    """Refuse a place for the report, or for a picture ``beside`` it, before the work begins rather than after it."""
     from recollect.studies.sweep import journal_of
 
     resume = getattr(args, "resume", False)  # not of a command whose report is made in one piece
-    if args.out is None:
-        if resume:
-            raise RecollectError("--resume: say with --out which report to continue")
-        return
-    if not resume:
-        for path in (args.out, journal_of(args.out)):
-            if path.exists():
-                raise RecollectError(
-                    f"{path} exists already: choose another --out, or remove it; --resume does what is missing"
-                )
-    if args.out.exists() and not args.out.is_file():
-        raise RecollectError(f"cannot write {args.out}: it is not an ordinary file")
-    try:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        if not args.out.exists():
-            args.out.touch()
-            args.out.unlink()
-    except OSError as error:
-        raise RecollectError(f"cannot write {args.out}: {error.strerror}") from error
+    if args.out is None and resume:
+        raise RecollectError("--resume: say with --out which report to continue")
+    report = [] if args.out is None else [args.out, journal_of(args.out)]
+    places = [*report, *(path for path in beside if path is not None)]
+    if len({os.path.realpath(path) for path in places}) < len(places):
+        raise RecollectError(f"{places[-1]} is a file of the report itself: choose another name for the picture")
+    begun = resume and os.path.lexists(report[1])
+    for path in places:
+        if os.path.lexists(path) and not path.is_file():
+            raise RecollectError(f"cannot write {path}: it is not an ordinary file")
+        if os.path.lexists(path) and not begun:
+            what = f"there is nothing to resume, {report[1]} is missing: " if resume else ""
+            remedy = "choose another --out, or remove it; --resume does what is missing"
+            if resume or path not in report:
+                remedy = "choose another name, or remove it"
+            raise RecollectError(f"{what}{path} exists already: {remedy}")
+    for path in places:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecollectError(f"cannot write {path}: {error.strerror}") from error
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise RecollectError(f"cannot write {path}: no permission to write in {path.parent}")
+
+
+def picture_of(out: Path) -> Path:
+    """Where the picture of a report is put: its name without ``.json``, so that no two reports share one.
+
+    >>> picture_of(Path("a/board.json")).name, picture_of(Path("board.v1")).name
+    ('board.png', 'board.v1.png')
+    """
+    return out.with_name(f"{out.name.removesuffix('.json')}.png")
 
 
 @contextlib.contextmanager

@@ -66,7 +66,7 @@ def run_all(
     try:
         with Folder(out.parent) as place:
             there = resume and journal.exists()
-            lines = files.read_lines(journal) if there else []
+            lines = _lines(journal) if there else []
             rows = _rows(journal, lines, config)
             _refuse_other_units(journal, rows, units)
             if journal.exists() and not resume:
@@ -192,6 +192,15 @@ def _brief(row: Any) -> str:
     if not isinstance(row, dict):
         return f"{len(row)} rows" if isinstance(row, list) else str(row)
     return ", ".join(f"{name} {value}" for name, value in row.items() if isinstance(value, (int, float, str)))
+
+
+def _lines(journal: Path) -> list[bytes]:
+    """The complete lines of a journal; a file that has none is one only if it begins as a journal does."""
+    lines = files.read_lines(journal)
+    start = b"" if lines else files.read(journal, files.LARGEST_LINES)
+    if start and not start.startswith(b'{"config"'):
+        raise FileError(f"{journal} is not the journal of a report")
+    return lines
 
 
 def _rows(journal: Path, lines: list[bytes], config: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def _lengths(args: argparse.Namespace) -> None:
         lab_plots.draw_lengths([row for report in reports for row in report["rows"]], path)
         print(f"written: {path}")
         return
-    check_out(args)
+    check_out(args, args.picture)
     if args.search is not None and (len(args.lengths) != 1 or args.picture is not None):
         raise RecollectError("--search: it is made at one of the --lengths, and has no --picture")
     if args.best is not None and args.search is None:

@@ -12,7 +12,7 @@ def _looping(args: argparse.Namespace) -> None:
     from recollect.studies.drawing import require
     from recollect.studies.lab_plots import draw_looping
 
-    check_out(args)
+    check_out(args, args.picture)
     if args.picture is not None:
         require()
     report = looping.run(seeds_of(args), args.steps, progress, args.workers)
