@@ -135,6 +135,17 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert cli.main(["lab", "lengths", "--draw", str(out), str(out), "--picture", str(again)]) == 0 and again.exists()
 
 
+@pytest.mark.parametrize("command", ["lengths", "atlas"])
+def test_a_picture_takes_the_place_of_nothing_that_was_not_named(command, tmp_path, capsys):
+    report, foreign = tmp_path / "len.json", tmp_path / "len.png"
+    report.write_text('{"rows": []}')
+    foreign.write_text("a picture of mine")
+    for words, message in (([], "--picture says where"), (["--picture", str(report)], "among what was given")):
+        assert cli.main(["lab", command, "--draw", str(report), *words]) == 1
+        assert message in capsys.readouterr().err
+    assert report.read_text() == '{"rows": []}' and foreign.read_text() == "a picture of mine"
+
+
 def test_a_search_runs_each_setting_as_if_alone(capsys):
     words = "lab lengths --lengths 2 --agents gru --set width=2 --seeds 2 --episodes 50 --search 3 --first-seed 7"
     assert cli.main([*words.split(), "--json"]) == 0

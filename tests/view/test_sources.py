@@ -159,6 +159,42 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, capsys, words, me
     assert message in capsys.readouterr().err
 
 
+ROWS = json.dumps({"table": [{"task": "t", "return": 1.0}]})
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "content", "message"),
+    [
+        ("report.json", "report.html", "my page", "--out says where"),
+        ("report.json other.json", "view.html", "my page", "--out says where"),
+        ("report.json --out report.json", "report.json", ROWS, "among what was given"),
+        ("report.json --out ./x/../report.json", "report.json", ROWS, "among what was given"),
+        ("report.json --out thesis.txt", "thesis.txt", "my text", "choose another --out"),
+        ("report.json --recording other.json", "other.json", ROWS, "choose another --recording"),
+        ("report.json --recording report.json", "report.json", ROWS, "among what was given"),
+        ("report.json --recording n.json --out n.json", "report.json", ROWS, "among what was given"),
+    ],
+)
+def test_a_page_takes_the_place_of_a_page_alone(tmp_path, monkeypatch, capsys, words, place, content, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    files = {"report.json": ROWS, "other.json": ROWS, place: content}
+    for name, text in files.items():
+        Path(name).write_text(text)
+    assert cli.main(["view", "--no-open", *words.split()]) == 1
+    assert message in capsys.readouterr().err
+    assert {name: Path(name).read_text() for name in files} == files and len(list(tmp_path.iterdir())) == len(files) + 1
+
+
+def test_a_page_is_made_again(run, tmp_path):
+    (tmp_path / "report.json").write_text(ROWS)
+    for _ in range(2):
+        assert cli.main(["view", "--no-open", str(tmp_path / "report.json")]) == 0
+        kept = ["--recording", str(tmp_path / "r.json"), "--limit", "1"]
+        assert cli.main(["view", "--no-open", str(run[0]), *kept]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "report.html", "report.json"]
+
+
 def test_a_figure_is_its_panels_with_every_seed_and_its_claims(tmp_path):
     document = sources.document(write_run(tmp_path / "4", "fig4", [{}, {"episodes_done": 40}], baseline=[{}] * 3))
     assert [panel["title"][:3] for panel in document["panels"]] == ["(a)", "(b)", "(c)"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.cli.arguments import Commands, add_set, count, finite, multiple, seed, snapshots
-from recollect.cli.reports import print_table
+from recollect.cli.reports import check_place, print_table
 from recollect.errors import RecollectError
 
 LEARNERS = (
@@ -85,6 +85,8 @@ def _inspect(args: argparse.Namespace) -> None:
     from recollect.studies.plots import draw_episode
     from recollect.training import inspection
 
+    if args.out is not None:
+        check_place(args.out, "--out", named=True)
     learner = Learner.load(args.run_folder, args.env, fallback=args.fallback)
     moments = inspection.play(learner, args.seed, args.limit, progress=True)
     columns, rows = inspection.lines(moments)

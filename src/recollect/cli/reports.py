@@ -77,6 +77,34 @@ def picture_of(out: Path) -> Path:
     return out.with_name(f"{out.name.removesuffix('.json')}.png")
 
 
+def check_place(
+    path: Path, option: str, named: bool, given: Sequence[Path] = (), ours: Callable[[Path], bool] = lambda path: False
+) -> None:
+    """Refuse to write onto a file that was given, or that is there and not one of ``ours``.
+
+    ``option`` is what says where; ``named``: whether it has been said.
+    """
+    if os.path.realpath(path) in map(os.path.realpath, given):
+        raise RecollectError(f"cannot write {path}: it is among what was given; {option} says where")
+    if not os.path.lexists(path):
+        return
+    if not path.is_file():
+        raise RecollectError(f"cannot write {path}: it is not an ordinary file")
+    if not ours(path):
+        raise RecollectError(
+            f"{path} exists already: {f'choose another {option}, or remove it' if named else f'{option} says where'}"
+        )
+
+
+def draw_reports(args: argparse.Namespace, reports: Sequence[Path], draw: Callable[[list[dict], Path], object]) -> None:
+    """Draw the rows of reports together: ``--draw`` of a command that makes such reports."""
+    picture, named = args.picture or reports[0].with_suffix(".png"), args.picture is not None
+    check_place(picture, "--picture", named, reports, ours=lambda path: named)
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in reports]
+    draw([row for report in found for row in report["rows"]], picture)
+    print(f"written: {picture}")
+
+
 @contextlib.contextmanager
 def executor_of(args: argparse.Namespace, here: bool) -> Iterator[Any]:
     """What ``--on``, ``--jobs`` and ``--gpus`` ask for, closed afterwards; None if the work is done ``here``."""

@@ -1,12 +1,11 @@
 """``recollect lab atlas``: what each choice of the agent does, alone and in pairs, on one page."""
 
 import argparse
-import json
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_resume, add_seeds, count, multiple, names_among, seeds_of
 from recollect.cli.lab.experiments import experiments_of, figures
-from recollect.cli.reports import check_out, run_units, write_report
+from recollect.cli.reports import check_out, draw_reports, run_units, write_report
 
 PARTS = ("numbers", "programs", "general")
 
@@ -17,10 +16,7 @@ def _atlas(args: argparse.Namespace) -> None:
     if args.draw is not None:
         from recollect.studies import lab_plots
 
-        report = json.loads(args.draw.read_text(encoding="utf-8"))
-        path = args.picture or args.draw.with_suffix(".png")
-        lab_plots.draw_atlas(report["rows"], path)
-        print(f"written: {path}")
+        draw_reports(args, [args.draw], lab_plots.draw_atlas)
         return
     check_out(args)
     units = atlas.units(experiments_of(args), seeds_of(args), args.parts, max_steps=args.max_steps)

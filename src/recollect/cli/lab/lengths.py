@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import json
 from pathlib import Path
 
 from recollect.cli.arguments import (
@@ -16,7 +15,7 @@ from recollect.cli.arguments import (
     names_among,
     seeds_of,
 )
-from recollect.cli.reports import check_out, print_table, run_units, write_report
+from recollect.cli.reports import check_out, draw_reports, print_table, run_units, write_report
 from recollect.errors import RecollectError
 
 FAMILIES = ("t-maze", "secret-informant")
@@ -28,10 +27,7 @@ def _lengths(args: argparse.Namespace) -> None:
     from recollect.training.progress import Lines
 
     if args.draw is not None:
-        reports = [json.loads(path.read_text(encoding="utf-8")) for path in args.draw]
-        path = args.picture or args.draw[0].with_suffix(".png")
-        lab_plots.draw_lengths([row for report in reports for row in report["rows"]], path)
-        print(f"written: {path}")
+        draw_reports(args, args.draw, lab_plots.draw_lengths)
         return
     check_out(args, args.picture)
     if args.search is not None and (len(args.lengths) != 1 or args.picture is not None):
