@@ -74,6 +74,40 @@ def test_damaged_journals_are_named(tmp_path, content):
         sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)
 
 
+def test_rows_of_other_versions_are_not_put_together(tmp_path, monkeypatch, capsys):
+    """Nothing is taken over from a part that failed; what no bits depend on may differ."""
+    there, known = {"python": "3.1", "numpy": "0.1", "jax": "0.2"}, {"python": "3.2", "numpy": "0.9", "jax": "0.2"}
+    broken: list[int] = [3]
+
+    def attempt(decisions, width, rates, episodes=None, seed=0):
+        if width in broken:
+            raise RuntimeError("no luck")
+        return [{"width": width, "learning_rate": 1, "last_100": 0.5, "steps": width}]
+
+    monkeypatch.setattr(tune, "try_width", attempt)
+    monkeypatch.setattr(sweep, "versions", lambda: there)
+    out = tmp_path / "tune.json"
+    words = ["lab", "tune", "1", "--rates", "4", "--out", str(out), "--widths"]
+    assert cli.main([*words, "2,3"]) == 1
+    broken.clear()
+    monkeypatch.setattr(sweep, "versions", lambda: known)
+    capsys.readouterr()
+    assert cli.main([*words, "2,3", "--resume"]) == 1
+    said = capsys.readouterr().err
+    assert 'numpy: was "0.1", is "0.9"; --allow-inexact' in said and "python" not in said and "jax" not in said
+    assert "rows_made_by" not in json.loads(out.read_text())
+    assert cli.main([*words, "2,3", "--resume", "--allow-inexact"]) == 0
+    assert json.loads(out.read_text())["rows_made_by"] == [there, known]
+
+    out.unlink()
+    sweep.journal_of(out).unlink()
+    broken[:] = [2, 3]
+    assert cli.main([*words, "2,3"]) == 1
+    broken.clear()
+    monkeypatch.setattr(sweep, "versions", lambda: there)
+    assert cli.main([*words, "2,3", "--resume"]) == 0
+
+
 @pytest.fixture
 def tune_nothing(monkeypatch):
     """Words of a sweep that must not begin, without ``--out``."""

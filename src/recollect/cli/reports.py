@@ -130,18 +130,24 @@ def run_units(
     """
     from recollect.studies.sweep import run_all
 
-    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs", "on", "gpus", "break_lock")
+    aside = ("run", "out", "resume", "records", "draw", "picture", "json", "jobs", "on", "gpus")
+    aside += ("break_lock", "allow_inexact")
     config = {name: value for name, value in vars(args).items() if name not in aside} | known
-    how: dict[str, Any] = {"resume": args.resume, "break_lock": args.break_lock, "jobs": args.jobs}
+    how: dict[str, Any] = {name: getattr(args, name) for name in ("resume", "break_lock", "allow_inexact", "jobs")}
     with executor_of(args, args.on == "local") as executor:
         return run_all(units, config, args.out, say=say, executor=executor, **how)
 
 
 def write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:
     """Write what was found, with the command and the versions that found it; then fail where a part failed."""
+    from recollect.store import files
     from recollect.store.run_folders import command_line, versions, write_json
+    from recollect.studies.sweep import journal_of, made_by
 
-    whole = {"command": command_line(), "versions": versions(), **report, **({"errors": errors} if errors else {})}
+    head: dict[str, Any] = {"command": command_line(), "versions": versions()}
+    if args.out is not None and getattr(args, "allow_inexact", False):
+        head["rows_made_by"] = made_by(files.read_lines(journal_of(args.out)))
+    whole = {**head, **report, **({"errors": errors} if errors else {})}
     if args.out is None:
         print(json.dumps(whole, indent=1))
     else:

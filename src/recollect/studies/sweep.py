@@ -10,7 +10,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from recollect.errors import FileError, RecollectError
 from recollect.store import files
 from recollect.store.files import Folder
 from recollect.store.lock import Lock
-from recollect.store.provenance import encode, plain, refuse_changes, versions
+from recollect.store.provenance import BITS_DEPEND_ON, differences, encode, plain, refuse_changes, versions
 from recollect.studies.executors import Executor, Processes, VersionsDifferError
 
 Say = Callable[[str], None]
@@ -39,6 +39,7 @@ def run_all(
     *,
     resume: bool = False,
     break_lock: bool = False,
+    allow_inexact: bool = False,
     say: Say = lambda text: None,
     jobs: int = 1,
     executor: Executor | None = None,
@@ -51,6 +52,7 @@ def run_all(
         out: where the report will be; its rows are kept beside it. None keeps nothing.
         resume: take over the rows that are there already.
         break_lock: take over a lock whose holder may live elsewhere.
+        allow_inexact: take over rows that were made under other versions, whose bits may differ.
         say: told of every outcome.
         jobs: units that run at once, each in a process of its own; with 1 they run in this one. What runs in processes
             must be a function that can be sent there, with its arguments.
@@ -68,6 +70,7 @@ def run_all(
             there = resume and journal.exists()
             lines = _lines(journal) if there else []
             rows = _rows(journal, lines, config)
+            _refuse_other_versions(journal, lines, allow_inexact)
             _refuse_other_units(journal, rows, units)
             if journal.exists() and not resume:
                 raise RecollectError(f"cannot write {journal}: it is there already")
@@ -184,6 +187,29 @@ def _refuse_other_units(journal: Path, rows: Mapping[str, Any], units: Units) ->
         raise RecollectError(
             f"{journal} has rows of {len(unknown)} units that are none of these, such as {unknown[0]!r}: the work was "
             "shared out in another way; --jobs as before continues it"
+        )
+
+
+def made_by(lines: Sequence[bytes]) -> list[dict[str, str]]:
+    """The versions that made the rows of a journal, each once, in the order of its lines."""
+    found, now = [], {}
+    for line in map(json.loads, lines):
+        if "config" in line:
+            now = line["versions"] if isinstance(line.get("versions"), dict) else {}
+        elif "row" in line and now not in found:
+            found.append(now)
+    return found
+
+
+def _refuse_other_versions(journal: Path, lines: Sequence[bytes], allow_inexact: bool) -> None:
+    """Refuse to put rows beside others that were made under versions which decide their bits."""
+    now, wrong = versions(), []
+    for was in made_by(lines):
+        wrong += differences(*({name: v.get(name) for name in BITS_DEPEND_ON} for v in (was, now)))
+    if wrong and not allow_inexact:
+        raise RecollectError(
+            f"the rows in {journal} were made under other versions: {'; '.join(dict.fromkeys(wrong))}; "
+            "--allow-inexact goes on nevertheless and writes all versions in the report"
         )
 
 
