@@ -9,7 +9,7 @@ import pytest
 from recollect import cli
 from recollect.agents import named
 from recollect.errors import RecollectError
-from recollect.studies import benchmark, plots, ranges
+from recollect.studies import benchmark, plots, ranges, sweep
 from recollect.studies.tasks import AGENTS, HELD_OUT, KINDS, NORMALIZED, TASKS
 from recollect.training import progress
 
@@ -63,6 +63,23 @@ def test_a_benchmark_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     report = json.loads(out.read_text())
     assert [row["agent"] for row in report["rows"]] == ["episodic", "paper"]
     assert set(report["over_tasks"]) == {"episodic", "paper"}
+
+
+@pytest.mark.parametrize("words", [[], ["--search", "1"]])
+@pytest.mark.parametrize("damaged", [lambda row: 5, lambda row: {k: row[k] for k in row if k != "solved"}])
+def test_rows_of_a_journal_without_sums_that_are_none(tmp_path, monkeypatch, capsys, words, damaged):
+    rows = [{"episodes": 1000, "return": 1.0, "steps": 1000 * k} for k in range(1, 1001)]
+    row = benchmark._row("t-maze-5", TASKS["t-maze-5"], "general", 0, rows, 1.0)
+    monkeypatch.setattr(benchmark, "pair", lambda *a, **k: [row])
+    out = tmp_path / "r.json"
+    command = ["benchmark", "memory", "--tasks", "t-maze-5", "--seeds", "1", "--jobs", "1", "--out", str(out), *words]
+    assert cli.main(command) == 0
+    first, line = map(json.loads, sweep.journal_of(out).read_text().splitlines())
+    made = line["row"]
+    line = {"unit": line["unit"], "row": damaged(made) if isinstance(made, dict) else [damaged(made[0])]}
+    sweep.journal_of(out).write_text("".join(json.dumps(each) + "\n" for each in (first, line)))
+    assert cli.main([*command, "--resume"]) == 1
+    assert f"{sweep.journal_of(out)} is damaged: its rows are not those of this command" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,38 @@ def test_damaged_journals_are_named(tmp_path, content):
         sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda lines: [*lines, b'{"unit": "a", "row": 5}\n'], "line 5 is not a line of a sweep"),
+        (lambda lines: [lines[0], lines[1].replace(b'"value"', b'"worth"')], "line 2 is not as it was written"),
+        (lambda lines: [lines[0], lines[1].replace(b'"unit": "a"', b'"unit": "b"')], "line 2 is not as it was written"),
+    ],
+)
+def test_rows_that_were_altered_are_named(tmp_path, damage, message):
+    sweep.run_all(units([]), {}, tmp_path / "r")
+    journal = sweep.journal_of(tmp_path / "r")
+    journal.write_bytes(b"".join(damage(journal.read_bytes().splitlines(keepends=True))))
+    with pytest.raises(FileError, match=f"is damaged: {message}"):
+        sweep.run_all(units([]), {}, tmp_path / "r", resume=True)
+
+
+def without_sums(journal):
+    """The journal as releases without sums wrote it."""
+    lines = [json.loads(line) for line in journal.read_bytes().splitlines()]
+    journal.write_text("".join(json.dumps({k: line[k] for k in line if k != "sha256"}) + "\n" for line in lines))
+
+
+def test_a_journal_without_sums_is_gone_on_with(tmp_path):
+    first, _ = sweep.run_all(units([], "b"), {}, tmp_path / "r")
+    without_sums(sweep.journal_of(tmp_path / "r"))
+    done = []
+    for missing in (["b"], []):
+        rows, _ = sweep.run_all(units(done), {}, tmp_path / "r", resume=True)
+        assert done == missing and rows["a"] == first["a"]
+        done.clear()
+
+
 def test_rows_of_other_versions_are_not_put_together(tmp_path, monkeypatch, capsys):
     """Nothing is taken over from a part that failed; what no bits depend on may differ."""
     there, known = {"python": "3.1", "numpy": "0.1", "jax": "0.2"}, {"python": "3.2", "numpy": "0.9", "jax": "0.2"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import RecollectError, printable
+from recollect.errors import FileError, RecollectError, printable
 from recollect.training.progress import say
 
 
@@ -136,6 +136,20 @@ def run_units(
     how: dict[str, Any] = {name: getattr(args, name) for name in ("resume", "break_lock", "allow_inexact", "jobs")}
     with executor_of(args, args.on == "local") as executor:
         return run_all(units, config, args.out, say=say, executor=executor, **how)
+
+
+@contextlib.contextmanager
+def reading_rows(args: argparse.Namespace) -> Iterator[None]:
+    """Tell what fails over rows that were taken over as a fault of their journal: those of old ones carry no sums."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if not args.resume:
+            raise
+        from recollect.studies.sweep import journal_of
+
+        what = f"its rows are not those of this command: {type(error).__name__}: {error}"
+        raise FileError(f"{journal_of(args.out)} is damaged: {what}") from error
 
 
 def write_report(args: argparse.Namespace, report: dict, errors: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ under way and what had not begun.
 
 import concurrent.futures
 import contextlib
+import hashlib
 import itertools
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -115,7 +116,7 @@ def _do(
                 outcome = {"unit": name, "error": errors[name], "attempts": ATTEMPTS}
             else:
                 rows[name] = plain(found)
-                outcome = {"unit": name, "row": rows[name]}
+                outcome = {"unit": name, "row": rows[name], "sha256": _sum(name, rows[name])}
             write(outcome)
             say(f"{name}: {errors[name] if name in errors else _brief(rows[name])}{worker and f' [{worker}]'}")
     return {name: rows[name] for name in units if name in rows}, errors
@@ -230,14 +231,24 @@ def _lines(journal: Path) -> list[bytes]:
 
 
 def _rows(journal: Path, lines: list[bytes], config: dict[str, Any]) -> dict[str, Any]:
+    """The row of each unit. Each has its sum, but for those that come before any has: of releases without sums."""
     rows: dict[str, Any] = {}
+    summed = False
     for number, line in enumerate(lines, 1):
         try:
             found = json.loads(line)
             if number == 1:
                 refuse_changes(found["config"], config, str(journal), ())
             elif "row" in found:
-                rows[found["unit"]] = found["row"]
+                name, rows[name] = found["unit"], found["row"]
+                summed = summed or "sha256" in found
+                if summed and found["sha256"] != _sum(name, rows[name]):
+                    raise FileError(f"{journal} is damaged: line {number} is not as it was written")
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise FileError(f"{journal} is damaged: line {number} is not a line of a sweep") from error
     return rows
+
+
+def _sum(name: str, row: Any) -> str:
+    """What tells whether a row is as it was written."""
+    return hashlib.sha256(encode([name, row], "a row")).hexdigest()[:16]

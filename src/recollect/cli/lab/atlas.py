@@ -5,7 +5,7 @@ from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_resume, add_seeds, count, multiple, names_among, seeds_of
 from recollect.cli.lab.experiments import experiments_of, figures
-from recollect.cli.reports import check_out, draw_reports, run_units, write_report
+from recollect.cli.reports import check_out, draw_reports, reading_rows, run_units, write_report
 
 PARTS = ("numbers", "programs", "general")
 
@@ -21,7 +21,9 @@ def _atlas(args: argparse.Namespace) -> None:
     check_out(args)
     units = atlas.units(experiments_of(args), seeds_of(args), args.parts, max_steps=args.max_steps)
     found, errors = run_units(args, units)
-    write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
+    with reading_rows(args):
+        rows = [row for rows in found.values() for row in rows]
+    write_report(args, {"rows": rows}, errors)
 
 
 def register(commands: Commands) -> None:
