@@ -146,6 +146,59 @@ def test_a_picture_takes_the_place_of_nothing_that_was_not_named(command, tmp_pa
     assert report.read_text() == '{"rows": []}' and foreign.read_text() == "a picture of mine"
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"rows": [{"task": "a", "agent": "gru", "return": 1}]}', "no report of lab {}: KeyError"),
+        (
+            '{"rows": [{"family": "t-maze", "length": 5, "agent": "gru", "share": 1, "seeds": 2}]}',
+            "no report of lab {}",
+        ),
+        ('{"rows": [{"experiment": "fig3", "kind": "alone", "changes": 5}]}', "no report of lab {}"),
+        *[(content, "no report of lab {}: it has no rows") for content in ('{"a": 5}', '{"rows": 5}', '{"rows": [5]}')],
+        *[(content, "report.json is damaged") for content in ("[1]", "text", "")],
+    ],
+)
+@pytest.mark.parametrize("command", ["lengths", "atlas"])
+def test_other_files_than_reports_are_not_drawn(command, content, message, tmp_path, capsys):
+    (tmp_path / "report.json").write_text(content)
+    assert cli.main(["lab", command, "--draw", str(tmp_path / "report.json")]) == 1
+    said = capsys.readouterr().err
+    assert message.format(command) in said and str(tmp_path / "report.json") in said and said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("lengths --out y", "out"),
+        ("lengths --out y --resume", "out"),
+        ("lengths --search 3", "search"),
+        ("lengths --best z", "best"),
+        ("lengths --json", "json"),
+        ("atlas --resume", "resume"),
+    ],
+)
+def test_what_has_no_effect_beside_draw_is_refused(words, option, capsys):
+    assert cli.main(["lab", *words.split(), "--draw", "x.json"]) == 1
+    assert f"--{option}: --draw only draws" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "lab lengths --picture {}",
+        "lab lengths --draw x.json --picture {}",
+        "lab looping --picture {}",
+        "bench train --picture {}",
+        "inspect nowhere --out {}",
+    ],
+)
+def test_a_picture_of_no_known_kind_is_refused_before_the_work(words, tmp_path, capsys):
+    assert cli.main(words.format(tmp_path / "p.txt").split()) == 1
+    assert f"cannot draw {tmp_path / 'p.txt'}: its name ends in none of " in capsys.readouterr().err
+
+
 def test_a_search_runs_each_setting_as_if_alone(capsys):
     words = "lab lengths --lengths 2 --agents gru --set width=2 --seeds 2 --episodes 50 --search 3 --first-seed 7"
     assert cli.main([*words.split(), "--json"]) == 0

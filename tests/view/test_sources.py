@@ -127,7 +127,11 @@ def test_what_cannot_be_shown_says_what_can(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "no.json").write_text("[1, 2]")
     (tmp_path / "text.md").write_text("hello")
-    for name, what in (("empty", "it is not a run folder"), ("no.json", "no table of rows"), ("text.md", "not JSON")):
+    (tmp_path / "ragged.json").write_text('{"rows": [{"task": "a", "curve": [[1], [2]]}]}')
+    (tmp_path / "vast.json").write_text('{"rows": [{"return": 1%s}]}' % ("0" * 400))
+    wrong = {"empty": "it is not a run folder", "no.json": "no table of rows", "text.md": "not JSON"}
+    wrong |= {name: rf"{name} is not a report" for name in ("ragged.json", "vast.json")}
+    for name, what in wrong.items():
         with pytest.raises(FileError, match=what):
             sources.document(tmp_path / name)
 

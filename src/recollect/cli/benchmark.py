@@ -31,7 +31,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.set:
         raise RecollectError("--set: options are fixed for a --search; on the board every agent has one setting")
     if picture is not None:
-        drawing.require()  # before the work, not after it
+        drawing.require(picture)  # before the work, not after it
     units = benchmark.units(tasks, agents, seeds, args.scale, progress=True, jobs=args.jobs)
     options = plain(benchmark.options(tasks, agents))
     found, errors = run_units(args, units, settings=options)

@@ -82,11 +82,13 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 def _inspect(args: argparse.Namespace) -> None:
     from recollect import Learner
+    from recollect.studies import drawing
     from recollect.studies.plots import draw_episode
     from recollect.training import inspection
 
     if args.out is not None:
         check_place(args.out, "--out", named=True)
+    drawing.require(args.out)
     learner = Learner.load(args.run_folder, args.env, fallback=args.fallback)
     moments = inspection.play(learner, args.seed, args.limit, progress=True)
     columns, rows = inspection.lines(moments)

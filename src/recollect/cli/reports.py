@@ -96,12 +96,30 @@ def check_place(
         )
 
 
-def draw_reports(args: argparse.Namespace, reports: Sequence[Path], draw: Callable[[list[dict], Path], object]) -> None:
-    """Draw the rows of reports together: ``--draw`` of a command that makes such reports."""
+def draw_reports(
+    args: argparse.Namespace, what: str, reports: Sequence[Path], draw: Callable[[list[dict], Path], object]
+) -> None:
+    """Draw the rows of reports together: ``--draw`` of the command ``what``, which makes such reports."""
+    from recollect.store import files
+    from recollect.studies import drawing
+
+    for option in ("out", "resume", "search", "best", "json"):
+        if getattr(args, option, None):
+            raise RecollectError(f"--{option}: --draw only draws what reports hold")
     picture, named = args.picture or reports[0].with_suffix(".png"), args.picture is not None
     check_place(picture, "--picture", named, reports, ours=lambda path: named)
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in reports]
-    draw([row for report in found for row in report["rows"]], picture)
+    drawing.require(picture)
+    found: list[dict] = []
+    for path in reports:
+        rows = files.read_json(path).get("rows")
+        if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+            raise FileError(f"{path} is no report of {what}: it has no rows")
+        found += rows
+    try:
+        draw(found, picture)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        names = ", ".join(map(str, reports))
+        raise FileError(f"{names}: no report of {what}: {type(error).__name__}: {error}") from error
     print(f"written: {picture}")
 
 

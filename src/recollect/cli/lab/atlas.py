@@ -16,7 +16,7 @@ def _atlas(args: argparse.Namespace) -> None:
     if args.draw is not None:
         from recollect.studies import lab_plots
 
-        draw_reports(args, [args.draw], lab_plots.draw_atlas)
+        draw_reports(args, "lab atlas", [args.draw], lab_plots.draw_atlas)
         return
     check_out(args)
     units = atlas.units(experiments_of(args), seeds_of(args), args.parts, max_steps=args.max_steps)

@@ -27,7 +27,7 @@ def _lengths(args: argparse.Namespace) -> None:
     from recollect.training.progress import Lines
 
     if args.draw is not None:
-        draw_reports(args, args.draw, lab_plots.draw_lengths)
+        draw_reports(args, "lab lengths", args.draw, lab_plots.draw_lengths)
         return
     check_out(args, args.picture)
     if args.search is not None and (len(args.lengths) != 1 or args.picture is not None):
@@ -35,7 +35,7 @@ def _lengths(args: argparse.Namespace) -> None:
     if args.best is not None and args.search is None:
         raise RecollectError("--best: of a search, --search K says how many")
     if args.picture is not None:
-        drawing.require()
+        drawing.require(args.picture)
     changes = dict(args.set)
     budget = lengths.Budget(seeds_of(args), args.episodes, args.max_steps)
     budget.check()

@@ -14,7 +14,7 @@ def _looping(args: argparse.Namespace) -> None:
 
     check_out(args, args.picture)
     if args.picture is not None:
-        require()
+        require(args.picture)
     report = looping.run(seeds_of(args), args.steps, progress, args.workers)
     if args.picture is not None:
         draw_looping(report, args.picture)
