@@ -233,3 +233,9 @@ def test_inspect_takes_the_place_of_nothing(tmp_path, capsys):
     assert cli.main(["inspect", str(tmp_path), "--out", str(photo)]) == 1
     assert f"{photo} exists already: choose another --out" in capsys.readouterr().err
     assert photo.read_text() == "a photo of mine"
+
+
+def test_train_says_when_it_evaluates(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    assert "every so many steps, at the next row of metrics (--log-every)" in " ".join(capsys.readouterr().out.split())

@@ -280,6 +280,12 @@ def test_an_empty_list_is_refused_and_not_the_default(option, capsys):
     assert "names are separated by commas" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("option", "value"), [("--best", ""), ("--best", "x.json"), ("--study", "x")])
+def test_what_only_a_search_takes_is_named(option, value, capsys):
+    assert cli.main(["benchmark", "memory", option, value]) == 1
+    assert f"{option}: of a search" in capsys.readouterr().err
+
+
 def test_the_picture_has_every_agent_however_many(tmp_path):
     rows = [{"task": "t", "agent": agent, "steps": 100, "curve": [0.0, None, 1.0]} for agent in AGENTS]
     assert len(AGENTS) > 8  # more than there are colours

@@ -62,8 +62,12 @@ def test_work_that_is_shared_out_in_another_way_is_not_done_again(tmp_path):
     out = tmp_path / "report.json"
     sweep.run_all({name: lambda: [] for name in names}, {"x": 1}, out)
     with pytest.raises(
-        RecollectError, match=r"rows of 1 units that are none of these, such as 'memory_len/0 paper 2-3'"
+        RecollectError, match=r"rows of 1 units .* such as 'memory_len/0 paper 2-3': .*; --jobs 1 continues it"
     ):
+        sweep.run_all({names[0]: lambda: []}, {"x": 1}, out, resume=True)
+    lines = sweep.journal_of(out).read_text()
+    sweep.journal_of(out).write_text(lines.replace(', "jobs": 1', ""))
+    with pytest.raises(RecollectError, match="--jobs as before continues it"):
         sweep.run_all({names[0]: lambda: []}, {"x": 1}, out, resume=True)
 
 

@@ -27,7 +27,7 @@ def _benchmark(args: argparse.Namespace) -> None:
         _search(args, tasks, agents, seeds)
         return
     if args.best is not None or args.study is not None:
-        raise RecollectError(f"{'--best' if args.best else '--study'}: of a search, --search K says how many")
+        raise RecollectError(f"{'--study' if args.best is None else '--best'}: of a search, --search K says how many")
     if args.set:
         raise RecollectError("--set: options are fixed for a --search; on the board every agent has one setting")
     if picture is not None:

@@ -130,7 +130,9 @@ def register(commands: Commands) -> None:
     learn.add_argument("--engine", choices=("auto", "cpu", "jax"), default="auto", help="default: the fastest there is")
     learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
     learn.add_argument("--log-every", type=count, default=1000, help="steps between rows of metrics (default: 1000)")
-    learn.add_argument("--evaluate-every", type=count, help="evaluate every so many steps")
+    learn.add_argument(
+        "--evaluate-every", type=count, help="evaluate every so many steps, at the next row of metrics (--log-every)"
+    )
     learn.add_argument(
         "--checkpoint-every", type=multiple, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)"
     )

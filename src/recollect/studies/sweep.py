@@ -72,7 +72,7 @@ def run_all(
             lines = _lines(journal) if there else []
             rows = _rows(journal, lines, config)
             _refuse_other_versions(journal, lines, allow_inexact)
-            _refuse_other_units(journal, rows, units)
+            _refuse_other_units(journal, lines, rows, units)
             if journal.exists() and not resume:
                 raise RecollectError(f"cannot write {journal}: it is there already")
             if there:  # what a crash left of a last line goes
@@ -82,7 +82,7 @@ def run_all(
                 place.append(journal.name, encode(content, str(journal)))
                 place.flush(journal.name)
 
-            write({"config": config, "versions": versions()})
+            write({"config": config, "jobs": jobs, "versions": versions()})
             return _do(units, rows, write, say, jobs, executor)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(
@@ -182,12 +182,13 @@ def _with(executor: Executor, units: Units, again: Again) -> Generator[tuple[str
             future.cancel()
 
 
-def _refuse_other_units(journal: Path, rows: Mapping[str, Any], units: Units) -> None:
+def _refuse_other_units(journal: Path, lines: Sequence[bytes], rows: Mapping[str, Any], units: Units) -> None:
     """Refuse to do again, under other names, what has its rows already: how finely work is shared out may differ."""
     if unknown := [name for name in rows if name not in units]:
+        jobs = json.loads(lines[0]).get("jobs", "as before")  # of releases that did not write it down
         raise RecollectError(
             f"{journal} has rows of {len(unknown)} units that are none of these, such as {unknown[0]!r}: the work was "
-            "shared out in another way; --jobs as before continues it"
+            f"shared out in another way; --jobs {jobs} continues it"
         )
 
 
