@@ -253,3 +253,17 @@ def test_evaluate_goes_back_a_checkpoint_when_asked(tmp_path, capsys):
     command = ["evaluate", str(run), "--episodes", "1"]
     assert cli.main(command) == 1 and "--fallback goes back to it" in capsys.readouterr().err
     assert cli.main([*command, "--fallback"]) == 0
+
+
+def test_inspect_takes_the_place_of_nothing(tmp_path, capsys):
+    photo = tmp_path / "photo.jpg"
+    photo.write_text("a photo of mine")
+    assert cli.main(["inspect", str(tmp_path), "--out", str(photo)]) == 1
+    assert f"{photo} exists already: choose another --out" in capsys.readouterr().err
+    assert photo.read_text() == "a photo of mine"
+
+
+def test_train_says_when_it_evaluates(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    assert "every so many steps, at the next row of metrics (--log-every)" in " ".join(capsys.readouterr().out.split())

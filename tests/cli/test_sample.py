@@ -334,7 +334,10 @@ def test_wrong_arguments(table, tmp_path, capsys):
         ((path, "--weight", "region", "-n", 5), "'region' holds string, not numbers"),
         ((tmp_path / "no.parquet", "--uniform", "-n", 5), "no such file"),
         ((tmp_path, "--uniform", "-n", 5), "a folder"),
-        ((path, "--uniform", "-n", 5, "--out", tmp_path / "x.what"), "the ending tells no format"),
+        *[
+            ((path, "--uniform", "-n", 5, "--format", "csv", "--out", tmp_path / name), "name it .csv, .tsv, .jsonl,")
+            for name in ("x.what", "noext")
+        ],
         ((path, "--uniform", "-n", 5, "--on", "mars"), "local, ray and ray://"),
         ((path, "--pps", "price", "-n", 9000), "only 3000 rows"),
     ):

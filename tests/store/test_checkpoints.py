@@ -90,7 +90,8 @@ def test_what_a_crash_leaves_is_neither_listed_nor_kept(tmp_path):
     checkpoints.save(tmp_path, arrays(), META)
     for name in (".recollect-new-01234567", ".recollect-old-01234567", ".new-89abcdef"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "manifest.json").write_bytes(b"half")
+        content = b"half" if "recollect" in name else b'{"format": "recollect checkpoint"}'
+        (tmp_path / name / "manifest.json").write_bytes(content)
     (tmp_path / ".recollect-new-00000000").mkdir()
     os.utime(tmp_path / ".recollect-new-00000000", (0, 0))
     assert [p.name for p in checkpoints.listing(tmp_path)] == ["checkpoint-00000001"]
@@ -103,16 +104,19 @@ def test_nothing_that_is_no_checkpoint_is_ever_touched(tmp_path):
     foreign = {f"2026010{k}/data": b"mine" for k in range(1, 6)}
     foreign |= {".old-thesis/x": b"mine", ".new-ideas/y": b"mine", ".recollect-new-01234567/z": b"mine"}
     foreign |= {".old-01234567/arrays.bin": b"no manifest beside it", "checkpoint-00000003/of another tool": b"mine"}
+    foreign |= {".old-89abcdef/manifest.json": b'{"name": "a web page of mine"}', ".new-89abcdef/manifest.json": b"[]"}
     foreign |= {"00000001": b"a file", "checkpoint-20260101/model.pt": b"mine"}
     for name, content in foreign.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
+    (tmp_path / ".old-00000000").mkdir()
+    os.utime(tmp_path / ".old-00000000", (0, 0))
     kept = checkpoints.save(tmp_path, arrays(), META)
     (kept / "notes.txt").write_text("the good one")
     for _ in range(5):
         checkpoints.save(tmp_path, arrays(), META, keep=2)
     assert {name: (tmp_path / name).read_bytes() for name in foreign} == foreign
-    assert (kept / "notes.txt").read_text() == "the good one"
+    assert (kept / "notes.txt").read_text() == "the good one" and (tmp_path / ".old-00000000").is_dir()
     ours = [p for p in checkpoints.listing(tmp_path) if (p / "manifest.json").exists() and p != kept]
     assert len(ours) == 2
 

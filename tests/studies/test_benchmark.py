@@ -9,7 +9,7 @@ import pytest
 from recollect import cli
 from recollect.agents import named
 from recollect.errors import RecollectError
-from recollect.studies import benchmark, plots, ranges
+from recollect.studies import benchmark, plots, ranges, sweep
 from recollect.studies.tasks import AGENTS, HELD_OUT, KINDS, NORMALIZED, TASKS
 from recollect.training import progress
 
@@ -63,6 +63,45 @@ def test_a_benchmark_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     report = json.loads(out.read_text())
     assert [row["agent"] for row in report["rows"]] == ["episodic", "paper"]
     assert set(report["over_tasks"]) == {"episodic", "paper"}
+
+
+@pytest.mark.parametrize("words", [[], ["--search", "1"]])
+@pytest.mark.parametrize("damaged", [lambda row: 5, lambda row: {k: row[k] for k in row if k != "solved"}])
+def test_rows_of_a_journal_without_sums_that_are_none(tmp_path, monkeypatch, capsys, words, damaged):
+    rows = [{"episodes": 1000, "return": 1.0, "steps": 1000 * k} for k in range(1, 1001)]
+    row = benchmark._row("t-maze-5", TASKS["t-maze-5"], "general", 0, rows, 1.0)
+    monkeypatch.setattr(benchmark, "pair", lambda *a, **k: [row])
+    out = tmp_path / "r.json"
+    command = ["benchmark", "memory", "--tasks", "t-maze-5", "--seeds", "1", "--jobs", "1", "--out", str(out), *words]
+    assert cli.main(command) == 0
+    first, line = map(json.loads, sweep.journal_of(out).read_text().splitlines())
+    made = line["row"]
+    line = {"unit": line["unit"], "row": damaged(made) if isinstance(made, dict) else [damaged(made[0])]}
+    sweep.journal_of(out).write_text("".join(json.dumps(each) + "\n" for each in (first, line)))
+    assert cli.main([*command, "--resume"]) == 1
+    assert f"{sweep.journal_of(out)} is damaged: its rows are not those of this command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("out", "there", "picture"),
+    [
+        ("X.json", "a picture of mine", "X.png"),
+        ("r.v2", "a picture of mine", "r.v2.png"),
+        ("board.png", None, "board.png"),
+        ("X.json", None, "X.png"),
+    ],
+)
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_the_picture_takes_the_place_of_nothing(tmp_path, monkeypatch, capsys, out, there, picture, resume):
+    """A file or, where nothing is said of what it holds, a folder."""
+    monkeypatch.setattr(benchmark, "pair", lambda *a, **k: pytest.fail("the work has begun"))
+    place = tmp_path / picture
+    place.mkdir() if there is None else place.write_text(there)
+    assert cli.main(["benchmark", "memory", "--tasks", "t-maze-5", "--out", str(tmp_path / out), *resume]) == 1
+    said = capsys.readouterr().err
+    assert str(place) in said and ("it is not an ordinary file" if there is None else "exists already") in said
+    assert place.is_dir() or place.read_text() == there
+    assert [path.name for path in tmp_path.iterdir()] == [picture]
 
 
 @pytest.mark.slow
@@ -239,6 +278,12 @@ def test_what_is_left_out_of_the_general_agent_makes_another_agent():
 def test_an_empty_list_is_refused_and_not_the_default(option, capsys):
     assert cli.main(["benchmark", "memory", option, ","]) == 1
     assert "names are separated by commas" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--best", ""), ("--best", "x.json"), ("--study", "x")])
+def test_what_only_a_search_takes_is_named(option, value, capsys):
+    assert cli.main(["benchmark", "memory", option, value]) == 1
+    assert f"{option}: of a search" in capsys.readouterr().err
 
 
 def test_the_picture_has_every_agent_however_many(tmp_path):

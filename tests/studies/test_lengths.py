@@ -155,6 +155,7 @@ def test_a_search_runs_each_setting_as_if_alone(capsys):
         ("--episodes 120", "a multiple of 50 is needed"),
         ("--search 4", "one of the --lengths"),
         ("--search 4 --lengths 5 --picture x.png", "no --picture"),
+        ("--out x.json --picture ./x.json", "choose another name for the picture"),
         ("--agents gru-full", "take gru there"),
         ("--set depth=3", "none of episodic, gru has an option depth"),
         ("--agents gru --set width=65", "64 is the most"),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from recollect import FileError
+from recollect import FileError, cli
 from recollect.store.run_reading import read
 from recollect.studies import plots
 from studies.synthetic import write_run
@@ -81,3 +81,67 @@ def test_other_folders_are_refused(tmp_path, missing):
     with pytest.raises(FileError, match="is not a run of one of the paper's figures"):
         plots.draw_figure(path)
     assert not (path / "figure.png").exists()
+
+
+@pytest.mark.parametrize("command", ["lengths", "atlas"])
+def test_a_picture_takes_the_place_of_nothing_that_was_not_named(command, tmp_path, capsys):
+    report, foreign = tmp_path / "len.json", tmp_path / "len.png"
+    report.write_text('{"rows": []}')
+    foreign.write_text("a picture of mine")
+    for words, message in (([], "--picture says where"), (["--picture", str(report)], "among what was given")):
+        assert cli.main(["lab", command, "--draw", str(report), *words]) == 1
+        assert message in capsys.readouterr().err
+    assert report.read_text() == '{"rows": []}' and foreign.read_text() == "a picture of mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"rows": [{"task": "a", "agent": "gru", "return": 1}]}', "no report of lab {}: KeyError"),
+        (
+            '{"rows": [{"family": "t-maze", "length": 5, "agent": "gru", "share": 1, "seeds": 2}]}',
+            "no report of lab {}",
+        ),
+        ('{"rows": [{"experiment": "fig3", "kind": "alone", "changes": 5}]}', "no report of lab {}"),
+        *[(content, "no report of lab {}: it has no rows") for content in ('{"a": 5}', '{"rows": 5}', '{"rows": [5]}')],
+        *[(content, "report.json is damaged") for content in ("[1]", "text", "")],
+    ],
+)
+@pytest.mark.parametrize("command", ["lengths", "atlas"])
+def test_other_files_than_reports_are_not_drawn(command, content, message, tmp_path, capsys):
+    (tmp_path / "report.json").write_text(content)
+    assert cli.main(["lab", command, "--draw", str(tmp_path / "report.json")]) == 1
+    said = capsys.readouterr().err
+    assert message.format(command) in said and str(tmp_path / "report.json") in said and said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("lengths --out y", "out"),
+        ("lengths --out y --resume", "out"),
+        ("lengths --search 3", "search"),
+        ("lengths --best z", "best"),
+        ("lengths --json", "json"),
+        ("atlas --resume", "resume"),
+    ],
+)
+def test_what_has_no_effect_beside_draw_is_refused(words, option, capsys):
+    assert cli.main(["lab", *words.split(), "--draw", "x.json"]) == 1
+    assert f"--{option}: --draw only draws" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "lab lengths --picture {}",
+        "lab lengths --draw x.json --picture {}",
+        "lab looping --picture {}",
+        "bench train --picture {}",
+        "inspect nowhere --out {}",
+    ],
+)
+def test_a_picture_of_no_known_kind_is_refused_before_the_work(words, tmp_path, capsys):
+    assert cli.main(words.format(tmp_path / "p.txt").split()) == 1
+    assert f"cannot draw {tmp_path / 'p.txt'}: its name ends in none of " in capsys.readouterr().err

@@ -62,8 +62,12 @@ def test_work_that_is_shared_out_in_another_way_is_not_done_again(tmp_path):
     out = tmp_path / "report.json"
     sweep.run_all({name: lambda: [] for name in names}, {"x": 1}, out)
     with pytest.raises(
-        RecollectError, match=r"rows of 1 units that are none of these, such as 'memory_len/0 paper 2-3'"
+        RecollectError, match=r"rows of 1 units .* such as 'memory_len/0 paper 2-3': .*; --jobs 1 continues it"
     ):
+        sweep.run_all({names[0]: lambda: []}, {"x": 1}, out, resume=True)
+    lines = sweep.journal_of(out).read_text()
+    sweep.journal_of(out).write_text(lines.replace(', "jobs": 1', ""))
+    with pytest.raises(RecollectError, match="--jobs as before continues it"):
         sweep.run_all({names[0]: lambda: []}, {"x": 1}, out, resume=True)
 
 
@@ -72,6 +76,110 @@ def test_damaged_journals_are_named(tmp_path, content):
     sweep.journal_of(tmp_path / "r").write_bytes(content)
     with pytest.raises(FileError, match=r"line [12] is not a line of a sweep"):
         sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda lines: [*lines, b'{"unit": "a", "row": 5}\n'], "line 5 is not a line of a sweep"),
+        (lambda lines: [lines[0], lines[1].replace(b'"value"', b'"worth"')], "line 2 is not as it was written"),
+        (lambda lines: [lines[0], lines[1].replace(b'"unit": "a"', b'"unit": "b"')], "line 2 is not as it was written"),
+    ],
+)
+def test_rows_that_were_altered_are_named(tmp_path, damage, message):
+    sweep.run_all(units([]), {}, tmp_path / "r")
+    journal = sweep.journal_of(tmp_path / "r")
+    journal.write_bytes(b"".join(damage(journal.read_bytes().splitlines(keepends=True))))
+    with pytest.raises(FileError, match=f"is damaged: {message}"):
+        sweep.run_all(units([]), {}, tmp_path / "r", resume=True)
+
+
+def without_sums(journal):
+    """The journal as releases without sums wrote it."""
+    lines = [json.loads(line) for line in journal.read_bytes().splitlines()]
+    journal.write_text("".join(json.dumps({k: line[k] for k in line if k != "sha256"}) + "\n" for line in lines))
+
+
+def test_a_journal_without_sums_is_gone_on_with(tmp_path):
+    first, _ = sweep.run_all(units([], "b"), {}, tmp_path / "r")
+    without_sums(sweep.journal_of(tmp_path / "r"))
+    done = []
+    for missing in (["b"], []):
+        rows, _ = sweep.run_all(units(done), {}, tmp_path / "r", resume=True)
+        assert done == missing and rows["a"] == first["a"]
+        done.clear()
+
+
+def test_rows_of_other_versions_are_not_put_together(tmp_path, monkeypatch, capsys):
+    """Nothing is taken over from a part that failed; what no bits depend on may differ."""
+    there, known = {"python": "3.1", "numpy": "0.1", "jax": "0.2"}, {"python": "3.2", "numpy": "0.9", "jax": "0.2"}
+    broken: list[int] = [3]
+
+    def attempt(decisions, width, rates, episodes=None, seed=0):
+        if width in broken:
+            raise RuntimeError("no luck")
+        return [{"width": width, "learning_rate": 1, "last_100": 0.5, "steps": width}]
+
+    monkeypatch.setattr(tune, "try_width", attempt)
+    monkeypatch.setattr(sweep, "versions", lambda: there)
+    out = tmp_path / "tune.json"
+    words = ["lab", "tune", "1", "--rates", "4", "--out", str(out), "--widths"]
+    assert cli.main([*words, "2,3"]) == 1
+    broken.clear()
+    monkeypatch.setattr(sweep, "versions", lambda: known)
+    capsys.readouterr()
+    assert cli.main([*words, "2,3", "--resume"]) == 1
+    said = capsys.readouterr().err
+    assert 'numpy: was "0.1", is "0.9"; --allow-inexact' in said and "python" not in said and "jax" not in said
+    assert "rows_made_by" not in json.loads(out.read_text())
+    assert cli.main([*words, "2,3", "--resume", "--allow-inexact"]) == 0
+    assert json.loads(out.read_text())["rows_made_by"] == [there, known]
+
+    out.unlink()
+    sweep.journal_of(out).unlink()
+    broken[:] = [2, 3]
+    assert cli.main([*words, "2,3"]) == 1
+    broken.clear()
+    monkeypatch.setattr(sweep, "versions", lambda: there)
+    assert cli.main([*words, "2,3", "--resume"]) == 0
+
+
+@pytest.fixture
+def tune_nothing(monkeypatch):
+    """Words of a sweep that must not begin, without ``--out``."""
+    monkeypatch.setattr(tune, "try_width", lambda *a, **k: pytest.fail("the work has begun"))
+    return ["lab", "tune", "1", "--widths", "2", "--rates", "4"]
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        ({"r.json": b'{"thesis": 1}'}, "exists already"),
+        ({"r.json.rows.jsonl": b"my journal, without an end of line"}, "is not the journal of a report"),
+        ({"r.json.rows.jsonl": b"my journal\n"}, "line 1 is not a line of a sweep"),
+    ],
+)
+def test_foreign_files_are_never_taken_for_a_report(tmp_path, capsys, tune_nothing, there, message, resume):
+    for name, content in there.items():
+        (tmp_path / name).write_bytes(content)
+    assert cli.main([*tune_nothing, "--out", str(tmp_path / "r.json"), *resume]) == 1
+    said = capsys.readouterr().err
+    assert message in said or (not resume and "exists already" in said)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == there
+
+
+def test_a_journal_that_ends_in_its_first_line_is_begun_again(tmp_path):
+    sweep.journal_of(tmp_path / "r").write_bytes(b'{"config": {"x"')
+    assert list(sweep.run_all(units([]), {"x": 1}, tmp_path / "r", resume=True)[0]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_a_link_to_nothing_stays(tmp_path, capsys, tune_nothing, resume):
+    (tmp_path / "r.json").symlink_to(tmp_path / "elsewhere")
+    assert cli.main([*tune_nothing, "--out", str(tmp_path / "r.json"), *resume]) == 1
+    assert f"cannot write {tmp_path / 'r.json'}: it is not an ordinary file" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["r.json"] and (tmp_path / "r.json").is_symlink()
 
 
 @pytest.mark.slow

@@ -127,7 +127,11 @@ def test_what_cannot_be_shown_says_what_can(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "no.json").write_text("[1, 2]")
     (tmp_path / "text.md").write_text("hello")
-    for name, what in (("empty", "it is not a run folder"), ("no.json", "no table of rows"), ("text.md", "not JSON")):
+    (tmp_path / "ragged.json").write_text('{"rows": [{"task": "a", "curve": [[1], [2]]}]}')
+    (tmp_path / "vast.json").write_text('{"rows": [{"return": 1%s}]}' % ("0" * 400))
+    wrong = {"empty": "it is not a run folder", "no.json": "no table of rows", "text.md": "not JSON"}
+    wrong |= {name: rf"{name} is not a report" for name in ("ragged.json", "vast.json")}
+    for name, what in wrong.items():
         with pytest.raises(FileError, match=what):
             sources.document(tmp_path / name)
 
@@ -157,6 +161,42 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, capsys, words, me
     (tmp_path / "report.json").write_text(json.dumps(rows))
     assert cli.main(["view", str(tmp_path / "report.json"), "--no-open", *words]) == 1
     assert message in capsys.readouterr().err
+
+
+ROWS = json.dumps({"table": [{"task": "t", "return": 1.0}]})
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "content", "message"),
+    [
+        ("report.json", "report.html", "my page", "--out says where"),
+        ("report.json other.json", "view.html", "my page", "--out says where"),
+        ("report.json --out report.json", "report.json", ROWS, "among what was given"),
+        ("report.json --out ./x/../report.json", "report.json", ROWS, "among what was given"),
+        ("report.json --out thesis.txt", "thesis.txt", "my text", "choose another --out"),
+        ("report.json --recording other.json", "other.json", ROWS, "choose another --recording"),
+        ("report.json --recording report.json", "report.json", ROWS, "among what was given"),
+        ("report.json --recording n.json --out n.json", "report.json", ROWS, "among what was given"),
+    ],
+)
+def test_a_page_takes_the_place_of_a_page_alone(tmp_path, monkeypatch, capsys, words, place, content, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    files = {"report.json": ROWS, "other.json": ROWS, place: content}
+    for name, text in files.items():
+        Path(name).write_text(text)
+    assert cli.main(["view", "--no-open", *words.split()]) == 1
+    assert message in capsys.readouterr().err
+    assert {name: Path(name).read_text() for name in files} == files and len(list(tmp_path.iterdir())) == len(files) + 1
+
+
+def test_a_page_is_made_again(run, tmp_path):
+    (tmp_path / "report.json").write_text(ROWS)
+    for _ in range(2):
+        assert cli.main(["view", "--no-open", str(tmp_path / "report.json")]) == 0
+        kept = ["--recording", str(tmp_path / "r.json"), "--limit", "1"]
+        assert cli.main(["view", "--no-open", str(run[0]), *kept]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "report.html", "report.json"]
 
 
 def test_a_figure_is_its_panels_with_every_seed_and_its_claims(tmp_path):

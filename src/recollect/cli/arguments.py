@@ -150,6 +150,9 @@ def add_resume(
     command.add_argument(
         "--resume", action="store_true", help="continue the report of --out: do only what is missing or failed"
     )
+    command.add_argument(
+        "--allow-inexact", action="store_true", help="resume under other versions; the report names all of them"
+    )
     add_break_lock(command)
 
 

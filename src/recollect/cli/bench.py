@@ -52,11 +52,12 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 def _train(args: argparse.Namespace) -> None:
     from recollect.store.run_folders import command_line, versions
+    from recollect.studies import drawing, lab_plots
 
+    if args.picture is not None:
+        drawing.require(args.picture)
     report = measured(args)
     if args.picture is not None:
-        from recollect.studies import lab_plots
-
         lab_plots.draw_speed(report["by_runs"], args.picture)
     if args.json:
         print(json.dumps({"command": command_line(), "versions": versions(), **report}, indent=1))

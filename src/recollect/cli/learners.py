@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.cli.arguments import Commands, add_set, count, finite, multiple, seed, snapshots
-from recollect.cli.reports import print_table
+from recollect.cli.reports import check_place, print_table
 from recollect.errors import RecollectError
 
 LEARNERS = (
@@ -84,9 +84,13 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 def _inspect(args: argparse.Namespace) -> None:
     from recollect import Learner
+    from recollect.studies import drawing
     from recollect.studies.plots import draw_episode
     from recollect.training import inspection
 
+    if args.out is not None:
+        check_place(args.out, "--out", named=True)
+    drawing.require(args.out)
     learner = Learner.load(args.run_folder, args.env, fallback=args.fallback)
     moments = inspection.play(learner, args.seed, args.limit, progress=True)
     columns, rows = inspection.lines(moments)
@@ -129,7 +133,7 @@ def register(commands: Commands) -> None:
     learn.add_argument("--log", choices=("tensorboard",), help="besides metrics.jsonl and metrics.csv")
     learn.add_argument("--log-every", type=count, default=1000, help="steps between rows of metrics (default: 1000)")
     learn.add_argument(
-        "--evaluate-every", type=count, help="steps between evaluations, which come with rows of metrics"
+        "--evaluate-every", type=count, help="evaluate every so many steps, at the next row of metrics (--log-every)"
     )
     learn.add_argument(
         "--checkpoint-every", type=multiple, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)"

@@ -29,10 +29,15 @@ def check(args: argparse.Namespace) -> None:
     if args.resume and args.out is None:
         raise RecollectError("--resume: say with --out which sample to continue")
     if args.out is not None:
-        from recollect.reservoir.tables import COMPRESSED, format_of
+        from recollect.reservoir.tables import COMPRESSED, FORMATS
 
-        if format_of(str(args.out)) and args.out.suffix.lower() in COMPRESSED:
+        ending = args.out.suffix.lower()
+        if ending in COMPRESSED:
             raise RecollectError(f"{args.out}: the sample is written without {args.out.suffix}; Parquet is compressed")
+        if ending not in FORMATS:
+            raise RecollectError(
+                f"{args.out}: the ending tells no format: name it .csv, .tsv, .jsonl, .parquet or .arrow"
+            )
         if not args.out.parent.is_dir():
             raise RecollectError(f"{args.out.parent} is no folder to write {args.out.name} to")
     if args.columns is not None:

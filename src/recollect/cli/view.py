@@ -5,6 +5,7 @@ import webbrowser
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, count, seed
+from recollect.cli.reports import check_place
 from recollect.errors import RecollectError
 from recollect.training.progress import say
 
@@ -23,6 +24,11 @@ def _view(args: argparse.Namespace) -> None:
     if args.port is not None:
         raise RecollectError("--port goes with --serve: without it, the page is a file")
     out = args.out or default_out(args.paths)
+    in_run = args.out is None and out.parent in args.paths  # a run's folder is recollect's own
+    written = [] if args.recording is None else [args.recording]
+    check_place(out, "--out", args.out is not None, [*args.paths, *written], lambda path: in_run or page.is_own(path))
+    for kept in written:
+        check_place(kept, "--recording", True, args.paths, recording.is_own)
     documents = [sources.document(path, env=args.env, seed=args.seed, limit=args.limit, say=say) for path in args.paths]
     if args.recording is not None:
         kept = [found for found in documents if found["format"] == recording.FORMAT]
@@ -81,7 +87,9 @@ def register(commands: Commands) -> None:
         metavar="RUN",
         help="run folder, saved learner, recording, folder of reproduce, or report of benchmark; several side by side",
     )
-    look.add_argument("--out", type=Path, metavar="FILE", help="the page (default: view.html in RUN, or here)")
+    look.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page (default: view.html in RUN, beside a file, or here)"
+    )
     look.add_argument("--no-open", dest="open", action="store_false", help="do not open a browser")
     look.add_argument("--serve", action="store_true", help="serve it on 127.0.0.1 and follow runs that are training")
     look.add_argument("--port", type=_port, help="of --serve (default: a free one)")

@@ -190,9 +190,13 @@ def _is_ours(place: Folder, name: str) -> bool:
 
 
 def _tidy(place: Folder) -> None:
-    """Remove what a crash left under temporary names: what only holds files of ours, and nobody is at work in."""
+    """Remove what a crash left under temporary names: what only holds files of ours, and nobody is at work in.
+
+    Names of releases before 0.2 do not say whose they are: there a whole manifest has to.
+    """
     for name in place.names():
-        if _TEMPORARY.fullmatch(name) and place.is_folder(name):
+        found = _TEMPORARY.fullmatch(name)
+        if found is not None and place.is_folder(name) and (found[1] or _is_ours(place, name)):
             with contextlib.suppress(RecollectError, OSError), place.below(name) as inner:
                 there = set(inner.names())
                 # One that is still empty may have been made this moment, and its maker is about to claim it.

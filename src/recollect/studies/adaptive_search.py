@@ -6,6 +6,7 @@ for finding a good setting of one agent with few trials. It comes with ``recolle
 
 import functools
 import itertools
+import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from recollect.errors import RecollectError
+from recollect.store.provenance import plain
 from recollect.studies import benchmark
 from recollect.studies.ranges import Range
 
@@ -49,14 +51,18 @@ def units(
 def search(
     task: str, agent: str, seeds: range, scale: float, count: int, fixed: dict[str, Any], study: Path
 ) -> list[dict[str, Any]]:
-    """The trials of one task and agent, those of earlier searches in the same file among them; ``count`` in all."""
+    """The trials of one task and agent, those of earlier searches in the same file among them; ``count`` in all.
+
+    Only those that were made with the same seeds, scale and ``fixed`` options are of the same study.
+    """
     within = {name: r for name, r in benchmark.RANGES[agent].items() if name not in fixed}
+    under = f", {json.dumps(plain(fixed), sort_keys=True)}" if fixed else ""
     return optimise(
         lambda settings: benchmark.try_settings(task, agent, seeds, scale, fixed, settings),
         within,
         count,
         study,
-        f"{task} {agent} {len(seeds)} seeds from {seeds.start}, scale {scale:g}",
+        f"{task} {agent} {len(seeds)} seeds from {seeds.start}, scale {scale:g}{under}",
     )
 
 

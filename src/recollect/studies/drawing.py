@@ -24,9 +24,18 @@ def pyplot() -> Any:
     return plt
 
 
-def require() -> None:
-    """Refuse now, rather than after training, where pictures cannot be drawn."""
+def require(path: Path | None = None) -> None:
+    """Refuse now, rather than after training, where pictures, or one of that name, cannot be drawn."""
     pyplot()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path is not None and _format(path).lower() not in known:
+        raise RecollectError(f"cannot draw {path}: its name ends in none of .{', .'.join(sorted(known))}")
+
+
+def _format(path: Path) -> str:
+    return path.suffix.removeprefix(".") or "png"
 
 
 def save(figure: Any, path: Path, **options: Any) -> Path:
@@ -35,7 +44,7 @@ def save(figure: Any, path: Path, **options: Any) -> Path:
     The figure is done with then, but for saving it once more.
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", **options)
+    figure.savefig(buffer, format=_format(path), **options)
     pyplot().close(figure)
     files.replace(path, buffer.getvalue())
     return path

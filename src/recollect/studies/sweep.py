@@ -8,9 +8,10 @@ under way and what had not begun.
 
 import concurrent.futures
 import contextlib
+import hashlib
 import itertools
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from recollect.errors import FileError, RecollectError
 from recollect.store import files
 from recollect.store.files import Folder
 from recollect.store.lock import Lock
-from recollect.store.provenance import encode, plain, refuse_changes, versions
+from recollect.store.provenance import BITS_DEPEND_ON, differences, encode, plain, refuse_changes, versions
 from recollect.studies.executors import Executor, Processes, VersionsDifferError
 
 Say = Callable[[str], None]
@@ -39,6 +40,7 @@ def run_all(
     *,
     resume: bool = False,
     break_lock: bool = False,
+    allow_inexact: bool = False,
     say: Say = lambda text: None,
     jobs: int = 1,
     executor: Executor | None = None,
@@ -51,6 +53,7 @@ def run_all(
         out: where the report will be; its rows are kept beside it. None keeps nothing.
         resume: take over the rows that are there already.
         break_lock: take over a lock whose holder may live elsewhere.
+        allow_inexact: take over rows that were made under other versions, whose bits may differ.
         say: told of every outcome.
         jobs: units that run at once, each in a process of its own; with 1 they run in this one. What runs in processes
             must be a function that can be sent there, with its arguments.
@@ -66,9 +69,10 @@ def run_all(
     try:
         with Folder(out.parent) as place:
             there = resume and journal.exists()
-            lines = files.read_lines(journal) if there else []
+            lines = _lines(journal) if there else []
             rows = _rows(journal, lines, config)
-            _refuse_other_units(journal, rows, units)
+            _refuse_other_versions(journal, lines, allow_inexact)
+            _refuse_other_units(journal, lines, rows, units)
             if journal.exists() and not resume:
                 raise RecollectError(f"cannot write {journal}: it is there already")
             if there:  # what a crash left of a last line goes
@@ -78,7 +82,7 @@ def run_all(
                 place.append(journal.name, encode(content, str(journal)))
                 place.flush(journal.name)
 
-            write({"config": config, "versions": versions()})
+            write({"config": config, "jobs": jobs, "versions": versions()})
             return _do(units, rows, write, say, jobs, executor)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(
@@ -112,7 +116,7 @@ def _do(
                 outcome = {"unit": name, "error": errors[name], "attempts": ATTEMPTS}
             else:
                 rows[name] = plain(found)
-                outcome = {"unit": name, "row": rows[name]}
+                outcome = {"unit": name, "row": rows[name], "sha256": _sum(name, rows[name])}
             write(outcome)
             say(f"{name}: {errors[name] if name in errors else _brief(rows[name])}{worker and f' [{worker}]'}")
     return {name: rows[name] for name in units if name in rows}, errors
@@ -178,12 +182,36 @@ def _with(executor: Executor, units: Units, again: Again) -> Generator[tuple[str
             future.cancel()
 
 
-def _refuse_other_units(journal: Path, rows: Mapping[str, Any], units: Units) -> None:
+def _refuse_other_units(journal: Path, lines: Sequence[bytes], rows: Mapping[str, Any], units: Units) -> None:
     """Refuse to do again, under other names, what has its rows already: how finely work is shared out may differ."""
     if unknown := [name for name in rows if name not in units]:
+        jobs = json.loads(lines[0]).get("jobs", "as before")  # of releases that did not write it down
         raise RecollectError(
             f"{journal} has rows of {len(unknown)} units that are none of these, such as {unknown[0]!r}: the work was "
-            "shared out in another way; --jobs as before continues it"
+            f"shared out in another way; --jobs {jobs} continues it"
+        )
+
+
+def made_by(lines: Sequence[bytes]) -> list[dict[str, str]]:
+    """The versions that made the rows of a journal, each once, in the order of its lines."""
+    found, now = [], {}
+    for line in map(json.loads, lines):
+        if "config" in line:
+            now = line["versions"] if isinstance(line.get("versions"), dict) else {}
+        elif "row" in line and now not in found:
+            found.append(now)
+    return found
+
+
+def _refuse_other_versions(journal: Path, lines: Sequence[bytes], allow_inexact: bool) -> None:
+    """Refuse to put rows beside others that were made under versions which decide their bits."""
+    now, wrong = versions(), []
+    for was in made_by(lines):
+        wrong += differences(*({name: v.get(name) for name in BITS_DEPEND_ON} for v in (was, now)))
+    if wrong and not allow_inexact:
+        raise RecollectError(
+            f"the rows in {journal} were made under other versions: {'; '.join(dict.fromkeys(wrong))}; "
+            "--allow-inexact goes on nevertheless and writes all versions in the report"
         )
 
 
@@ -194,15 +222,34 @@ def _brief(row: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if isinstance(value, (int, float, str)))
 
 
+def _lines(journal: Path) -> list[bytes]:
+    """The complete lines of a journal; a file that has none is one only if it begins as a journal does."""
+    lines = files.read_lines(journal)
+    start = b"" if lines else files.read(journal, files.LARGEST_LINES)
+    if start and not start.startswith(b'{"config"'):
+        raise FileError(f"{journal} is not the journal of a report")
+    return lines
+
+
 def _rows(journal: Path, lines: list[bytes], config: dict[str, Any]) -> dict[str, Any]:
+    """The row of each unit. Each has its sum, but for those that come before any has: of releases without sums."""
     rows: dict[str, Any] = {}
+    summed = False
     for number, line in enumerate(lines, 1):
         try:
             found = json.loads(line)
             if number == 1:
                 refuse_changes(found["config"], config, str(journal), ())
             elif "row" in found:
-                rows[found["unit"]] = found["row"]
+                name, rows[name] = found["unit"], found["row"]
+                summed = summed or "sha256" in found
+                if summed and found["sha256"] != _sum(name, rows[name]):
+                    raise FileError(f"{journal} is damaged: line {number} is not as it was written")
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise FileError(f"{journal} is damaged: line {number} is not a line of a sweep") from error
     return rows
+
+
+def _sum(name: str, row: Any) -> str:
+    """What tells whether a row is as it was written."""
+    return hashlib.sha256(encode([name, row], "a row")).hexdigest()[:16]

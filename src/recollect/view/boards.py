@@ -21,6 +21,13 @@ _LEFT_OUT = ("options", "settings", "curve", "interval")
 
 def document(report: Any, path: Path) -> dict[str, Any]:
     """What the page shows of a report."""
+    try:
+        return _document(report, path)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise FileError(f"{path} is not a report: {type(error).__name__}: {error}") from error
+
+
+def _document(report: Any, path: Path) -> dict[str, Any]:
     lines = report.get("table") or report.get("rows") if isinstance(report, dict) else report
     if not isinstance(lines, list) or not lines or not all(isinstance(line, dict) for line in lines):
         raise FileError(f"{path} is not a report: it has no table of rows")

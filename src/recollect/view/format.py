@@ -261,3 +261,11 @@ def read(path: Path | str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not a recording: it is not JSON: {error}") from error
     return check(document, path)
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file is a recording, so that another may take its place."""
+    try:
+        return bool(read(path))
+    except FileError:
+        return False

@@ -18,6 +18,8 @@ from typing import Any
 from recollect.store import files
 
 FAVICON = "data:,"
+_BEGINS = b"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'sha256-"""
+"""What every page has near its beginning, whatever release wrote it."""
 
 
 def assets() -> tuple[str, str]:
@@ -63,6 +65,12 @@ def html(documents: Sequence[dict[str, Any]], *, served: bool = False, **more: A
 </body>
 </html>
 """
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file is such a page, so that another may take its place."""
+    with path.open("rb") as file:
+        return _BEGINS in file.read(1024)
 
 
 def write(path: Path | str, documents: Sequence[dict[str, Any]]) -> Path:

@@ -1,12 +1,11 @@
 """``recollect lab atlas``: what each choice of the agent does, alone and in pairs, on one page."""
 
 import argparse
-import json
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_resume, add_seeds, count, multiple, names_among, seeds_of
 from recollect.cli.lab.experiments import experiments_of, figures
-from recollect.cli.reports import check_out, run_units, write_report
+from recollect.cli.reports import check_out, draw_reports, reading_rows, run_units, write_report
 
 PARTS = ("numbers", "programs", "general")
 
@@ -17,15 +16,14 @@ def _atlas(args: argparse.Namespace) -> None:
     if args.draw is not None:
         from recollect.studies import lab_plots
 
-        report = json.loads(args.draw.read_text(encoding="utf-8"))
-        path = args.picture or args.draw.with_suffix(".png")
-        lab_plots.draw_atlas(report["rows"], path)
-        print(f"written: {path}")
+        draw_reports(args, "lab atlas", [args.draw], lab_plots.draw_atlas)
         return
     check_out(args)
     units = atlas.units(experiments_of(args), seeds_of(args), args.parts, max_steps=args.max_steps)
     found, errors = run_units(args, units)
-    write_report(args, {"rows": [row for rows in found.values() for row in rows]}, errors)
+    with reading_rows(args):
+        rows = [row for rows in found.values() for row in rows]
+    write_report(args, {"rows": rows}, errors)
 
 
 def register(commands: Commands) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import json
 from pathlib import Path
 
 from recollect.cli.arguments import (
@@ -16,7 +15,7 @@ from recollect.cli.arguments import (
     names_among,
     seeds_of,
 )
-from recollect.cli.reports import check_out, print_table, run_units, write_report
+from recollect.cli.reports import check_out, draw_reports, print_table, reading_rows, run_units, write_report
 from recollect.errors import RecollectError
 
 FAMILIES = ("t-maze", "secret-informant")
@@ -28,18 +27,15 @@ def _lengths(args: argparse.Namespace) -> None:
     from recollect.training.progress import Lines
 
     if args.draw is not None:
-        reports = [json.loads(path.read_text(encoding="utf-8")) for path in args.draw]
-        path = args.picture or args.draw[0].with_suffix(".png")
-        lab_plots.draw_lengths([row for report in reports for row in report["rows"]], path)
-        print(f"written: {path}")
+        draw_reports(args, "lab lengths", args.draw, lab_plots.draw_lengths)
         return
-    check_out(args)
+    check_out(args, args.picture)
     if args.search is not None and (len(args.lengths) != 1 or args.picture is not None):
         raise RecollectError("--search: it is made at one of the --lengths, and has no --picture")
     if args.best is not None and args.search is None:
         raise RecollectError("--best: of a search, --search K says how many")
     if args.picture is not None:
-        drawing.require()
+        drawing.require(args.picture)
     changes = dict(args.set)
     budget = lengths.Budget(seeds_of(args), args.episodes, args.max_steps)
     budget.check()
@@ -55,15 +51,16 @@ def _lengths(args: argparse.Namespace) -> None:
             drawn = earlier[name] if earlier else lengths.draw(name, args.search, changes)
             units[title] = functools.partial(lengths.search, task, budget, drawn, watch)
     found, errors = run_units(args, units)
-    rows = shown = list(found.values())
-    if args.search is not None:
-        rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))
-    if args.picture is not None and rows:
-        lab_plots.draw_lengths(rows, args.picture)
-    if not args.json:
-        print_table(lengths.COLUMNS, lengths.table(shown))
-        for row in shown if args.search is not None else ():
-            print(f"{row['agent']}:", *(f"--set {name}={value:g}" for name, value in row["settings"].items()))
+    with reading_rows(args):
+        rows = shown = list(found.values())
+        if args.search is not None:
+            rows, shown = ([row for each in found.values() for row in each[:most]] for most in (args.search, 5))
+        if args.picture is not None and rows:
+            lab_plots.draw_lengths(rows, args.picture)
+        if not args.json:
+            print_table(lengths.COLUMNS, lengths.table(shown))
+            for row in shown if args.search is not None else ():
+                print(f"{row['agent']}:", *(f"--set {name}={value:g}" for name, value in row["settings"].items()))
     if args.json or args.out is not None or errors:
         settings = {family: {name: lengths.SETTINGS[family][name] for name in args.agents} for family in args.families}
         write_report(args, {"settings": settings, "changes": changes, "rows": rows}, errors)

@@ -12,9 +12,9 @@ def _looping(args: argparse.Namespace) -> None:
     from recollect.studies.drawing import require
     from recollect.studies.lab_plots import draw_looping
 
-    check_out(args)
+    check_out(args, args.picture)
     if args.picture is not None:
-        require()
+        require(args.picture)
     report = looping.run(seeds_of(args), args.steps, progress, args.workers)
     if args.picture is not None:
         draw_looping(report, args.picture)

@@ -4,7 +4,7 @@ import argparse
 import functools
 
 from recollect.cli.arguments import Commands, add_resume, count, multiple
-from recollect.cli.reports import check_out, run_units, write_report
+from recollect.cli.reports import check_out, reading_rows, run_units, write_report
 from recollect.cli.reproduce import FIGURES
 from recollect.errors import RecollectError
 
@@ -36,8 +36,9 @@ def _readings(args: argparse.Namespace) -> None:
         if k % args.parts == args.part
     }
     found, errors = run_units(args, units)
-    rows = [row for rows in found.values() for row in rows]
-    ranked = sorted(rows, key=lambda r: (r["solved_at_end"], r["solved"], r["finished"]), reverse=True)
+    with reading_rows(args):
+        rows = [row for rows in found.values() for row in rows]
+        ranked = sorted(rows, key=lambda r: (r["solved_at_end"], r["solved"], r["finished"]), reverse=True)
     write_report(args, {"figure": args.figure, "readings": ranked}, errors)
 
 

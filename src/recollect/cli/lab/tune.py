@@ -4,7 +4,7 @@ import argparse
 import functools
 
 from recollect.cli.arguments import Commands, add_resume, count, counts
-from recollect.cli.reports import check_out, run_units, write_report
+from recollect.cli.reports import check_out, reading_rows, run_units, write_report
 from recollect.errors import RecollectError
 
 
@@ -27,8 +27,10 @@ def _tune(args: argparse.Namespace) -> None:
         for width in args.widths
     }
     found, errors = run_units(args, units)
-    rows = [row for rows in found.values() for row in rows]
-    write_report(args, {"decisions": args.decisions, "rows": ranked(rows)}, errors)
+    with reading_rows(args):
+        rows = [row for rows in found.values() for row in rows]
+        best = ranked(rows)
+    write_report(args, {"decisions": args.decisions, "rows": best}, errors)
 
 
 def register(commands: Commands) -> None:
