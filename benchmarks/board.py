@@ -94,8 +94,14 @@ def cell(own: dict[str, Line], tasks: list[str]) -> str:
 def steps_cell(own: dict[str, Line], tasks: list[str]) -> str:
     """The median steps after which one agent was first at the mark, where most seeds were."""
     found = [own[task]["median_steps"] if task in own else math.inf for task in tasks]
-    shown = sorted(found)[:: len(found) - 1] if len(tasks) > MANY else found
-    return (", ", " to ")[len(tasks) > MANY].join("–" if n == math.inf else f"{n:,}" for n in shown)
+    if len(tasks) > MANY:
+        return " to ".join(shown_steps(steps) for steps in (min(found), max(found)))
+    return ", ".join(map(shown_steps, found))
+
+
+def shown_steps(steps: float) -> str:
+    """A number of steps, or a dash for never."""
+    return "–" if steps == math.inf else f"{steps:,}"
 
 
 def marked_of(own: dict[str, Line], tasks: list[str]) -> list[str]:
